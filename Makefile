@@ -1,0 +1,29 @@
+# make app | make test | make venv. Nothing outside this folder is changed.
+PYTHON ?= python3
+PORT   ?= 8501
+VENV   := .venv
+STAMP  := $(VENV)/.installed
+
+.PHONY: app test venv lint clean
+
+app: venv
+	$(VENV)/bin/tcl app --port $(PORT)
+
+test: venv
+	$(VENV)/bin/python -m pytest
+
+lint: venv
+	$(VENV)/bin/ruff check tcl app tests
+
+venv: $(STAMP)
+
+$(STAMP): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 10) <= v <= (3, 13) else f"Python 3.10 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}: try make PYTHON=python3.12 venv")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)/bin/python -m pip install -r requirements.txt
+	$(VENV)/bin/python -m pip install --no-deps -e .
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,55 @@
+"""One machine, many jobs: who may use the processor while programs are measured.
+
+A measured latency is only worth something when nothing else runs. Every job that measures wraps its batches in
+`quiet()` (exclusive), every other heavy step (a training epoch, a map) in `busy()` (shared). Two lock files make this fair:
+whoever waits for quiet holds the gate, so that newcomers queue behind it instead of starving it. The locks are advisory,
+span all processes of a user, and are released by the operating system when a process dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HELD = "TCL_MACHINE_LOCK"
+"""Set to "held" in the environment of a process whose parent already holds the lock for it."""
+
+
+def _lock_path(name: str) -> Path:
+    return Path(os.environ.get("TCL_LOCK_DIR", tempfile.gettempdir())) / f"tcl-{os.getuid()}-{name}.lock"
+
+
+@contextmanager
+def _flock(name: str, mode: int) -> Iterator[None]:
+    fd = os.open(_lock_path(name), os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(fd, mode)
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hold the machine alone: returns once every `busy()` and `quiet()` of other processes has ended."""
+    if os.environ.get(HELD) == "held":
+        yield
+        return
+    with _flock("gate", fcntl.LOCK_EX), _flock("work", fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Use the processor beside other busy work, but never beside a measurement."""
+    if os.environ.get(HELD) == "held":
+        yield
+        return
+    with _flock("gate", fcntl.LOCK_EX):
+        pass
+    with _flock("work", fcntl.LOCK_SH):
+        yield
