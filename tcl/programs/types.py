@@ -156,9 +156,7 @@ class Measurement:
     @property
     def id(self) -> int:
         """Equal for the same record read twice; different for two measurements of one program."""
-        return content_id(
-            f"{self.program} {self.platform} {self.measured_at!r} {self.error} {' '.join(map(repr, self.costs_s))}"
-        )
+        return content_id(f"{self.program} {self.platform} {self.measured_at!r} {self.error} {' '.join(map(repr, self.costs_s))}")
 
     @classmethod
     def now(cls, **kwargs: Any) -> Measurement:

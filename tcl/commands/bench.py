@@ -1,0 +1,7 @@
+"""`tcl bench`."""
+
+from __future__ import annotations
+
+
+def run() -> None:
+    """bench"""

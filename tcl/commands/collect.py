@@ -1,0 +1,7 @@
+"""`tcl collect`."""
+
+from __future__ import annotations
+
+
+def run() -> None:
+    """collect"""

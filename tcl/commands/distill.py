@@ -1,0 +1,7 @@
+"""`tcl distill`."""
+
+from __future__ import annotations
+
+
+def run() -> None:
+    """distill"""

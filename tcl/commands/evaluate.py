@@ -1,0 +1,7 @@
+"""`tcl evaluate`."""
+
+from __future__ import annotations
+
+
+def run() -> None:
+    """evaluate"""

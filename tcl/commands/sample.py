@@ -1,0 +1,7 @@
+"""`tcl sample`."""
+
+from __future__ import annotations
+
+
+def run() -> None:
+    """sample"""

@@ -1,0 +1,7 @@
+"""`tcl train`."""
+
+from __future__ import annotations
+
+
+def run() -> None:
+    """train"""

@@ -1,0 +1,7 @@
+"""`tcl tune`."""
+
+from __future__ import annotations
+
+
+def run() -> None:
+    """tune"""

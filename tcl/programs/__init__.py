@@ -1,0 +1,1 @@
+"""The domain: platforms, tasks, programs, measurements; the dataset on disk; splits."""
