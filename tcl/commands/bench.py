@@ -28,7 +28,9 @@ BENCHES = {
 
 def run(
     name: Annotated[str, typer.Argument(help="One of: " + ", ".join(BENCHES))],
-    settings: Annotated[list[str] | None, typer.Option("--set", help="A setting of the benchmark, NAME=VALUE; VALUE is JSON or text.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE; VALUE is JSON or text.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the result to this JSON file.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
