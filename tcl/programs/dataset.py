@@ -26,6 +26,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from tcl.errors import UserError
+from tcl.files import write_json
 from tcl.programs.schema import TABLES, tasks_from_table
 from tcl.programs.types import Platform, Task
 
@@ -180,21 +181,6 @@ def label_frame(rows: pd.DataFrame) -> pd.DataFrame:
     best = frame.groupby(["platform", "task"], observed=True)["latency_s"].transform("min")
     frame["label"] = (best / frame["latency_s"]).fillna(0.0)
     return frame[["program", "task", "platform", "latency_s", "error", "measurements", "label"]]
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Replace `path` atomically: a reader sees the old or the new text, a full disk leaves the old."""
-    import os
-
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("w") as file:
-            json.dump(value, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

@@ -24,7 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from filelock import FileLock
 
-from tcl.programs.dataset import MANIFEST, Dataset, write_json, write_parquet
+from tcl.files import write_json
+from tcl.programs.dataset import MANIFEST, Dataset, write_parquet
 from tcl.programs.schema import TABLES, measurements_table, programs_table, tasks_table
 from tcl.programs.types import Measurement, Platform, Program, Task
 
