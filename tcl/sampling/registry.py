@@ -1,0 +1,41 @@
+"""Samplers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tcl.errors import UserError
+from tcl.sampling.activeml import ProbCover, TypiClust
+from tcl.sampling.alt import Alt
+from tcl.sampling.balto import Balto
+from tcl.sampling.base import Sampler
+from tcl.sampling.cdmpp import Cdmpp
+from tcl.sampling.kcenter import KCenter
+from tcl.sampling.kmeans import KMeans
+from tcl.sampling.random import Random
+from tcl.sampling.rdu import Rdu
+from tcl.sampling.uncertainty import Uncertainty
+
+SAMPLERS: dict[str, Callable[..., Sampler]] = {
+    cls.name: cls for cls in (Rdu, Random, KMeans, KCenter, Uncertainty, Cdmpp, Balto, Alt, TypiClust, ProbCover)
+}
+ABLATIONS: dict[str, dict[str, float]] = {"rdu-r": {"r": 0.0}, "rdu-d": {"d": 0.0}, "rdu-u": {"u": 0.0}}
+"""RDU without one of its parts, under names of their own."""
+
+
+def names() -> list[str]:
+    """Every name that `make_sampler` knows."""
+    return [*SAMPLERS, *ABLATIONS]
+
+
+def make_sampler(name: str, **settings: Any) -> Sampler:
+    """The sampler called `name`; `settings` are its fields (RDU: r, d, u, neighbours, allocation)."""
+    if name in ABLATIONS:
+        return Rdu(**{**settings, **ABLATIONS[name]})
+    if name not in SAMPLERS:
+        raise UserError(f"There is no sampler {name!r}.", hint=f"Choose one of {', '.join(names())}.")
+    try:
+        return SAMPLERS[name](**settings)
+    except TypeError:
+        raise UserError(f"The sampler {name!r} has no setting {', '.join(settings)}.") from None
