@@ -1,0 +1,230 @@
+"""The worker process: builds programs in memory, keeps them, runs one when told to. Started by `tcl.tuning.measure`.
+
+    python -m tcl.tuning.worker
+
+Requests come on standard input and answers go to what was standard output, each a length-prefixed JSON object (four bytes,
+little-endian, then UTF-8). Nothing is pickled. Whatever a program or TVM prints goes to standard error.
+
+A candidate may crash, hang or eat memory: the process is disposable, and the coordinator knows what it was doing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import struct
+import sys
+import time
+from typing import Any, BinaryIO
+
+import numpy as np
+
+LENGTH = struct.Struct("<I")
+
+
+def send(stream: BinaryIO, message: dict[str, Any]) -> None:
+    """Write one message."""
+    data = json.dumps(message).encode()
+    stream.write(LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> dict[str, Any] | None:
+    """Read one message; None at the end of the stream."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    data = stream.read(length)
+    return json.loads(data) if len(data) == length else None
+
+
+class Refused(Exception):
+    """A candidate failed in a way the worker survives; `kind` is one of FAILURE_KINDS."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+class Worker:
+    """One method per request; each returns the answer's fields."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Any] = {}  # task id -> module
+        self.appliers: dict[tuple[str, str], Any] = {}  # (task id, target JSON) -> Applier
+        self.built: dict[str, Any] = {}  # key of a built program -> function, evaluator's module
+        self.arguments: tuple[str, list[Any]] | None = None  # the task they belong to, the tensors
+        self.expected: tuple[str, list[np.ndarray]] | None = None
+
+    def task(self, task: str, workload: str) -> dict[str, Any]:
+        from tcl.tuning.workload import load
+
+        self.tasks[task] = load(workload)
+        return {}
+
+    def forget(self) -> dict[str, Any]:
+        """Free the programs built so far."""
+        self.built.clear()
+        return {}
+
+    def build(self, task: str, target: str, key: str, schedule: str) -> dict[str, Any]:
+        """Compile a schedule of `task` ("" = unscheduled, "reference" = the reference program) in this process."""
+        from tcl.tuning.design_space import Applier, InvalidSchedule
+        from tvm.target import Target
+
+        started = time.perf_counter()
+        if (task, target) not in self.appliers:
+            self.appliers[task, target] = Applier(self.tasks[task], Target(json.loads(target)))
+        applier = self.appliers[task, target]
+        try:
+            if schedule == "":
+                mod = applier.mod
+            elif schedule == "reference":
+                mod = reference_schedule(applier.mod)
+            else:
+                mod = applier.schedule(schedule).mod
+        except InvalidSchedule as error:
+            raise Refused("invalid_schedule", str(error)) from None
+        try:
+            self.built[key] = compile_module(mod, applier.target)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise Refused(*_failure(error, "build_error")) from None
+        return {"seconds": time.perf_counter() - started}
+
+    def run(
+        self, task: str, key: str, repeats: int, repeat_s: float, best_s: float, cutoff: float, budget_s: float
+    ) -> dict[str, Any]:
+        """Time a built program: one warm-up run, then up to `repeats` repeats of at least `repeat_s` seconds each.
+
+        A candidate more than `cutoff` times slower than `best_s` (0: none yet) gets one repeat; no repeat starts once
+        `budget_s` seconds are spent. `costs` holds the mean time of a run, one value a repeat.
+        """
+        import tvm
+
+        library = self.built[key]
+        arguments = self._arguments(task)
+        function = library["main"]
+        started = time.perf_counter()
+        try:
+            function(*arguments)
+            once = time.perf_counter() - started
+            if once < repeat_s:  # the first run also pays for cold caches and lazy page mapping
+                begin = time.perf_counter()
+                function(*arguments)
+                once = time.perf_counter() - begin
+            hopeless = best_s > 0 and once > cutoff * best_s
+            count = 1 if hopeless else min(repeats, max(1, int(budget_s / max(once, repeat_s))))
+            if once > budget_s:
+                return {"costs": [once]}  # next to so long a run, what a warm-up warms is nothing
+            number = max(1, min(round(repeat_s / max(once, 1e-7)), 100_000))
+            evaluator = library.time_evaluator("main", tvm.cpu(), number=number, repeat=count)
+            return {"costs": [float(c) for c in evaluator(*arguments).results]}
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise Refused(*_failure(error, "run_error")) from None
+
+    def check(self, task: str, target: str, key: str) -> dict[str, Any]:
+        """Run a built program and the unscheduled task on the same inputs; the largest error relative to the largest
+        expected value, over all outputs."""
+        if self.expected is None or self.expected[0] != task:
+            self.build(task, target, "unscheduled", "")
+            self.expected = (task, self._outputs(task, self.built.pop("unscheduled")))
+        found = self._outputs(task, self.built[key])
+        errors = [
+            float(np.max(np.abs(f.astype(np.float64) - e.astype(np.float64)), initial=0.0) / (np.max(np.abs(e), initial=0.0) + 1e-12))
+            for f, e in zip(found, self.expected[1], strict=True)
+        ]
+        return {"error": max(errors)}
+
+    def _outputs(self, task: str, library: Any) -> list[np.ndarray]:
+        """What a program wrote: every argument that it changed from NaN (inputs hold none)."""
+        arguments = self._arguments(task)
+        output = arguments[-1]
+        blank = np.full(output.shape, np.nan if output.dtype.startswith("float") else 77, dtype=output.dtype)
+        output.copyfrom(blank)
+        library["main"](*arguments)
+        return [output.numpy()]
+
+    def _arguments(self, task: str) -> list[Any]:
+        """Random inputs, made once per task and shared by its candidates. Floats lie in [0.1, 1): no denormal numbers, no
+        square root of a negative variance; integers are 0 or 1, which index any table."""
+        import tvm
+        from tcl.tuning.workload import argument_shapes
+
+        if self.arguments is None or self.arguments[0] != task:
+            self.arguments = None
+            rng = np.random.default_rng(0)
+            tensors = []
+            for shape, dtype in argument_shapes(self.tasks[task]):
+                if dtype.startswith("float"):
+                    values = rng.uniform(0.1, 1.0, shape).astype(dtype)
+                else:
+                    values = rng.integers(0, 2, shape).astype(dtype)
+                tensors.append(tvm.runtime.tensor(values))
+            self.arguments = (task, tensors)
+        return self.arguments[1]
+
+
+def compile_module(mod: Any, target: Any) -> Any:
+    """TIR -> machine code in this process (LLVM's JIT): nothing is written, linked or loaded."""
+    import tvm
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+    library = tvm.tirx.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target)
+    library["main"]  # LLVM compiles when the function is first asked for
+    return library
+
+
+def reference_schedule(mod: Any) -> Any:
+    """A plain parallel, vectorised matrix product: the yardstick that tells when the machine is busy with something else."""
+    from tvm.s_tir import Schedule
+
+    schedule = Schedule(mod)
+    i, j, k = schedule.get_loops(schedule.get_child_blocks(schedule.get_sblock("root"))[0])
+    outer, inner = schedule.split(j, [None, 64])
+    schedule.reorder(i, outer, k, inner)
+    schedule.parallel(i)
+    schedule.vectorize(inner)
+    schedule.decompose_reduction(schedule.get_child_blocks(schedule.get_sblock("root"))[0], k)
+    return schedule.mod
+
+
+def _failure(error: Exception, kind: str) -> tuple[str, str]:
+    """The failure kind and one line of an exception that TVM raised."""
+    text = str(error).strip()
+    line = text.splitlines()[-1][:300] if text else type(error).__name__
+    memory = any(word in text for word in ("bad_alloc", "Cannot allocate", "out of memory", "Failed to allocate"))
+    return ("out_of_memory" if memory else kind), line
+
+
+def main() -> None:
+    """Serve requests until the input ends."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    limit = int(os.environ.get("TCL_WORKER_MEMORY", "0"))
+    import tvm  # noqa: F401  (before the limit: mapping the library itself is not the candidate's fault)
+
+    if limit:
+        mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # noqa: SIM115, PTH123
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + limit, mapped + limit))
+    worker = Worker()
+    send(answers, {"ready": os.getpid()})
+    while (request := receive(sys.stdin.buffer)) is not None:
+        try:
+            answer = getattr(worker, request.pop("do"))(**request)
+        except Refused as error:
+            answer = {"failed": error.kind, "detail": str(error)}
+        except MemoryError as error:
+            answer = {"failed": "out_of_memory", "detail": str(error)[:300]}
+        except Exception as error:  # a mistake of ours: told apart from a candidate's failure
+            answer = {"failed": "unknown_error", "detail": f"{type(error).__name__}: {error}"[:300]}
+        send(answers, answer)
+
+
+if __name__ == "__main__":
+    main()
