@@ -24,6 +24,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
+from filelock import FileLock
 
 from tcl.errors import UserError
 from tcl.files import write_json
@@ -63,14 +64,17 @@ class Dataset:
         path = Path(path)
         if (path / MANIFEST).exists():
             return cls.open(path)
-        if path.exists() and (not path.is_dir() or any(p.name != ".lock" for p in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(p.name not in (".lock", "platforms.json") and not p.name.startswith(".") for p in path.iterdir())):
             raise UserError(f"{path} exists and is not a dataset.", hint="Name a new or empty folder.")
         path.mkdir(parents=True, exist_ok=True)
-        manifest = {"format": FORMAT, "description": description, "tables": {name: [] for name in TABLES}, "totals": {}}
-        dataset = cls(path, manifest)
-        write_json(path / "platforms.json", {})
-        write_json(path / MANIFEST, manifest)
-        return dataset
+        with FileLock(str(path / ".lock")):  # somebody else may be making it just now
+            if not (path / MANIFEST).exists():
+                write_json(path / "platforms.json", {})
+                write_json(
+                    path / MANIFEST,
+                    {"format": FORMAT, "description": description, "tables": {name: [] for name in TABLES}, "totals": {}},
+                )
+        return cls.open(path)
 
     def refresh(self) -> Dataset:
         """Read the manifest again; returns self."""

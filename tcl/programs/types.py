@@ -43,6 +43,16 @@ def content_id(*parts: str | bytes) -> int:
     return int.from_bytes(digest.digest(), "little", signed=True)
 
 
+def program_id(task: int, schedule: str | bytes) -> int:
+    """The identity of a program; what `Program.id` is, for code that handles a million of them without objects."""
+    return content_id(task.to_bytes(8, "little", signed=True), schedule)
+
+
+def measurement_id(program: int, platform: str, measured_at: float, error: str, costs_s: tuple[float, ...]) -> int:
+    """The identity of a measurement; what `Measurement.id` is."""
+    return content_id(f"{program} {platform} {measured_at!r} {error} {' '.join(map(repr, costs_s))}")
+
+
 def format_id(identity: int) -> str:
     """The 16 hex digits under which people see an identity."""
     return f"{identity & 0xFFFFFFFFFFFFFFFF:016x}"
@@ -126,7 +136,7 @@ class Program:
 
     @property
     def id(self) -> int:
-        return content_id(self.task.to_bytes(8, "little", signed=True), self.schedule)
+        return program_id(self.task, self.schedule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +166,7 @@ class Measurement:
     @property
     def id(self) -> int:
         """Equal for the same record read twice; different for two measurements of one program."""
-        return content_id(f"{self.program} {self.platform} {self.measured_at!r} {self.error} {' '.join(map(repr, self.costs_s))}")
+        return measurement_id(self.program, self.platform, self.measured_at, self.error, self.costs_s)
 
     @classmethod
     def now(cls, **kwargs: Any) -> Measurement:

@@ -59,7 +59,7 @@ def test_exception_leaves_old_state(tmp_path):
     fill(dataset, [1.0])
     with pytest.raises(RuntimeError), Writer(dataset) as writer:
         writer.add_programs([Program(TASK.id, "[9]")])
-        writer._flush("programs")
+        writer._parts["programs"].close()
         raise RuntimeError("killed")
     again = Dataset.open(tmp_path / "d")
     assert again.stats()["programs"] == 1 and len(again.programs()) == 1
