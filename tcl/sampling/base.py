@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -149,7 +150,7 @@ class Sampler(ABC):
         names, codes = np.unique(pool.assignment, return_inverse=True)
         order = np.argsort(codes, kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        parts = [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        parts = [order[a:b] for a, b in pairwise(bounds)]
         sizes = np.bincount(codes[candidates], minlength=len(names))
         done = np.bincount(codes[measured], minlength=len(names))
         weights = self.weights(pool, vectors, parts)

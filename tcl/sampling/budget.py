@@ -28,6 +28,8 @@ def split_budget(
     weights = np.asarray(available + done if weights is None else weights, dtype=float)
     budget = int(min(budget, available.sum()))
     shares = np.zeros_like(available)
+    if len(shares) == 1:
+        return np.array([budget], dtype=np.int64)
     if budget == 0:
         return shares
     needy = np.flatnonzero((available > 0) & (done == 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def blocks(vectors: np.ndarray, rng: np.random.Generator, size: int = BLOCK) -> 
     order = np.argsort(cluster, kind="stable")
     bounds = np.searchsorted(cluster[order], np.arange(k + 1))
     found: list[np.ndarray] = []
-    for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+    for a, b in pairwise(bounds):
         rows = order[a:b]
         if len(rows) > size and len(rows) < 0.9 * m:
             found += [rows[part] for part in blocks(vectors[rows], rng, size)]
@@ -41,4 +42,3 @@ def blocks(vectors: np.ndarray, rng: np.random.Generator, size: int = BLOCK) -> 
         elif len(rows):
             found.append(rows)
     return found
-
