@@ -78,7 +78,7 @@ def sample_programs(
     neutral = {key: value for key, value in target.items() if key not in ("mcpu", "mattr")}
     context = tune_context(module(task), tvm.target.Target(neutral), ReplayTrace(), seed)
     spaces = context.generate_design_space()
-    context.pre_tuning(1 << 30, ROUND, spaces)
+    context.pre_tuning(1 << 30, min(ROUND, max(n, 4)), spaces)
     seen, found, barren = set(exclude), [], 0
     while len(found) < n and barren < BARREN_ROUNDS:
         before = len(found)

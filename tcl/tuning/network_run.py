@@ -120,14 +120,14 @@ def _schedule(task: Task, program: Program | None, target: dict[str, Any], build
 def _vm_passes(target: dict[str, Any]) -> list[Any]:
     """TVM's own passes from fused functions to what the virtual machine runs (fusion has already happened)."""
     import tvm
-    from tvm.relax import pipeline
 
-    tvm_target = tvm.target.Target(target)
-    return [
-        *pipeline.library_dispatch_passes(tvm_target),
-        *pipeline.dataflow_lower_passes(tvm_target),
-        *pipeline.finalize_passes(tvm_target),
-    ]
+    # by their modules: tvm.relax.pipeline's own dispatch misses them for CPUs in TVM 0.27
+    if target["kind"] == "cuda":
+        from tvm.relax.backend.cuda import pipeline
+    else:
+        from tvm.relax.backend.cpu_generic import pipeline
+    on = tvm.target.Target(target)
+    return [*pipeline.library_dispatch_passes(on), *pipeline.dataflow_lower_passes(on), *pipeline.finalize_passes(on)]
 
 
 def run_network(library: Path, inputs: Path, *, threads: int, repeats: int = 10, timeout_s: float = 600.0) -> NetworkRun:

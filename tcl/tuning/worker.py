@@ -21,6 +21,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 LENGTH = struct.Struct("<I")
+REFERENCE = "reference"
+"""The name of the reference program's task, schedule and key."""
 
 
 def send(stream: BinaryIO, message: dict[str, Any]) -> None:
@@ -55,7 +57,7 @@ class Worker:
         self.tasks: dict[str, Any] = {}  # task id -> module
         self.appliers: dict[tuple[str, str], Any] = {}  # (task id, target JSON) -> Applier
         self.built: dict[str, Any] = {}  # key of a built program -> function, evaluator's module
-        self.arguments: tuple[str, list[Any]] | None = None  # the task they belong to, the tensors
+        self.arguments: dict[str, list[Any]] = {}  # task id -> tensors, of the reference and of the last task
         self.expected: tuple[str, list[np.ndarray]] | None = None
 
     def task(self, task: str, workload: str) -> dict[str, Any]:
@@ -64,9 +66,9 @@ class Worker:
         self.tasks[task] = load(workload)
         return {}
 
-    def forget(self) -> dict[str, Any]:
-        """Free the programs built so far."""
-        self.built.clear()
+    def forget(self, keep: str) -> dict[str, Any]:
+        """Free the programs built so far, except one."""
+        self.built = {key: library for key, library in self.built.items() if key == keep}
         return {}
 
     def build(self, task: str, target: str, key: str, schedule: str) -> dict[str, Any]:
@@ -81,7 +83,7 @@ class Worker:
         try:
             if schedule == "":
                 mod = applier.mod
-            elif schedule == "reference":
+            elif schedule == REFERENCE:
                 mod = reference_schedule(applier.mod)
             else:
                 mod = applier.schedule(schedule).mod
@@ -156,8 +158,8 @@ class Worker:
         import tvm
         from tcl.tuning.workload import argument_shapes
 
-        if self.arguments is None or self.arguments[0] != task:
-            self.arguments = None
+        if task not in self.arguments:
+            self.arguments = {key: tensors for key, tensors in self.arguments.items() if key == REFERENCE}
             rng = np.random.default_rng(0)
             tensors = []
             for shape, dtype in argument_shapes(self.tasks[task]):
@@ -166,8 +168,8 @@ class Worker:
                 else:
                     values = rng.integers(0, 2, shape).astype(dtype)
                 tensors.append(tvm.runtime.tensor(values))
-            self.arguments = (task, tensors)
-        return self.arguments[1]
+            self.arguments[task] = tensors
+        return self.arguments[task]
 
 
 def compile_module(mod: Any, target: Any) -> Any:
@@ -175,7 +177,9 @@ def compile_module(mod: Any, target: Any) -> Any:
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-    library = tvm.tirx.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target)
+    # The checks of argument shapes are left out: they are a fifth of the machine code of a small kernel, never of its time.
+    with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
+        library = tvm.tirx.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target)
     library["main"]  # LLVM compiles when the function is first asked for
     return library
 
@@ -202,10 +206,19 @@ def _failure(error: Exception, kind: str) -> tuple[str, str]:
     return ("out_of_memory" if memory else kind), line
 
 
+def _die_with_parent() -> None:
+    """A candidate that hangs must not outlive a coordinator that was killed (Linux: PR_SET_PDEATHSIG)."""
+    import ctypes
+    import signal
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 def main() -> None:
     """Serve requests until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    _die_with_parent()
     limit = int(os.environ.get("TCL_WORKER_MEMORY", "0"))
     import tvm  # noqa: F401  (before the limit: mapping the library itself is not the candidate's fault)
 

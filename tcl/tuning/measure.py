@@ -1,0 +1,386 @@
+"""Building and timing programs: fast, isolated, and honest about a machine that is busy with something else.
+
+    with Measurer() as measurer:
+        measurements = measurer.measure(platform, task, programs)
+
+Why not MetaSchedule's own builder and runner: they start fresh processes for every batch, each of which imports every
+tensor intrinsic of every target (27-40 s, longer than their own time limit), writes an archive, links it and loads it.
+Here worker processes stay warm, compile in memory (LLVM's JIT) and run what they compiled.
+
+- All programs of a batch are built first, by all workers at once; then they run one after another, each on all cores.
+- A candidate that crashes, hangs or eats memory costs itself: its worker is replaced, what that worker had built is built
+  again, the failure keeps its kind.
+- A reference program is timed before and after the runs of a batch. When it is slower than usual, something else was
+  running, and the batch is timed again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tcl.errors import UserError
+from tcl.machine import quiet
+from tcl.programs.types import Measurement, Platform, Program, Task, format_id
+from tcl.tuning.targets import this_machine
+from tcl.tuning.worker import REFERENCE, receive, send
+
+STEADY = 1.05
+"""The machine counts as busy when the reference program takes this many times its usual latency."""
+RETRIES = 2
+"""How often a batch is timed again because the machine was busy."""
+START_TIMEOUT_S = 120.0
+
+
+@dataclass
+class MeasureStats:
+    """What a `Measurer` did so far; seconds of wall time."""
+
+    measured: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    waiting_s: float = 0.0  # for other work to end
+    build_s: float = 0.0
+    run_s: float = 0.0
+    timed_again: int = 0  # batches
+    busy: int = 0  # batches that stayed disturbed after all retries
+    restarts: int = 0
+
+
+class _Died(Exception):
+    """The worker ended or was killed while it worked on a request."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+class _Process:
+    """A worker process and the tasks it knows."""
+
+    def __init__(self, threads: int, memory_bytes: int) -> None:
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the process)
+        package_root = str(Path(__file__).resolve().parents[2])
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(p for p in (package_root, os.environ.get("PYTHONPATH")) if p),
+            "PYTHONWARNINGS": "ignore",
+            "TVM_NUM_THREADS": str(threads),
+            "OMP_NUM_THREADS": str(threads),
+            "TCL_WORKER_MEMORY": str(memory_bytes),
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tcl.tuning.worker"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=environment,
+        )  # fmt: skip
+        self.tasks: set[str] = set()
+        self.built: list[Program] = []
+        self.current: Program | None = None
+        self.deadline = 0.0
+        self.ready = False
+
+    def wait_ready(self) -> None:
+        if not self.ready:
+            answer = self.answer(time.monotonic() + START_TIMEOUT_S, "unknown_error")
+            self.ready = "ready" in answer
+
+    def request(self, **message: Any) -> None:
+        try:
+            send(self.process.stdin, message)
+        except OSError:  # it died since its last answer; the next `answer` says how
+            pass
+
+    def answer(self, deadline: float, kind: str) -> dict[str, Any]:
+        """The next answer; `kind` is what a crash counts as. Raises _Died."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                self.kill()
+                raise _Died(kind.replace("error", "timeout") if kind != "unknown_error" else kind, "killed: over its time limit")
+        message = receive(self.process.stdout)
+        if message is None:
+            code = self.process.wait()
+            tail = self._stderr_tail()
+            name = signal.Signals(-code).name if code < 0 else f"status {code}"
+            memory = "bad_alloc" in tail or "MemoryError" in tail or "Cannot allocate" in tail
+            raise _Died("out_of_memory" if memory else kind, f"the process ended with {name}")
+        return message
+
+    def call(self, deadline_s: float, kind: str, **message: Any) -> dict[str, Any]:
+        self.request(**message)
+        return self.answer(time.monotonic() + deadline_s, kind)
+
+    def know(self, task_id: str, workload: str) -> None:
+        if task_id not in self.tasks:
+            self.call(60.0, "unknown_error", do="task", task=task_id, workload=workload)
+            self.tasks.add(task_id)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        for stream in (self.process.stdin, self.process.stdout, self.errors):
+            try:
+                stream.close()
+            except OSError:
+                pass
+
+    def _stderr_tail(self) -> str:
+        self.errors.seek(0, os.SEEK_END)
+        self.errors.seek(max(0, self.errors.tell() - 4096))
+        return self.errors.read().decode(errors="replace")
+
+
+class Measurer:
+    """Warm workers that build and time programs of any task on any CPU platform of this machine.
+
+    Args:
+        workers: processes that build at the same time; default one per core.
+        threads: threads that a program runs on; default all cores.
+        repeats: timed repeats of a program.
+        repeat_s: a repeat runs the program as often as it takes to last this long.
+        cutoff: a candidate this many times slower than the task's best so far gets one repeat only.
+        budget_s: no further repeat starts when a candidate has run this long.
+        build_timeout_s, run_timeout_s: a candidate that takes longer is killed.
+        memory_bytes: address space a worker may take beyond what TVM itself maps.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int | None = None,
+        threads: int | None = None,
+        repeats: int = 5,
+        repeat_s: float = 0.005,
+        cutoff: float = 10.0,
+        budget_s: float = 0.25,
+        build_timeout_s: float = 20.0,
+        run_timeout_s: float = 5.0,
+        memory_bytes: int | None = None,
+    ) -> None:
+        machine = this_machine()
+        self.threads = threads or machine.cores
+        self.repeats, self.repeat_s, self.cutoff, self.budget_s = repeats, repeat_s, cutoff, budget_s
+        self.build_timeout_s, self.run_timeout_s = build_timeout_s, run_timeout_s
+        count = workers or machine.cores
+        self.memory_bytes = memory_bytes or max(2 << 30, machine.memory_bytes // (2 * count))
+        self.stats = MeasureStats()
+        self.best: dict[tuple[str, int], float] = {}
+        """(platform, task) -> the lowest latency seen, seconds; seed it when resuming, so that the cut-off works at once."""
+        self.reference_s: list[float] = []
+        """Every latency of the reference program, in the order of measuring."""
+        self._workers = [_Process(self.threads, self.memory_bytes) for _ in range(count)]
+        self._reference_task: tuple[str, str] | None = None
+
+    def __enter__(self) -> Measurer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers:
+            worker.close()
+
+    def measure(self, platform: Platform, task: Task, programs: Sequence[Program], *, source: str = "") -> list[Measurement]:
+        """Build and time `programs` of `task` on `platform`, alone on the machine.
+
+        Returns one measurement a program, in their order: up to `repeats` costs, or the kind of failure.
+        """
+        if platform.kind != "cpu":
+            raise UserError(f"{platform.name} cannot be measured here: programs run on this machine's CPU only.")
+        found: dict[int, dict[str, Any]] = {}
+        begin = time.monotonic()
+        with quiet():
+            self.stats.waiting_s += time.monotonic() - begin
+            self._build_and_run(platform, task, list(programs), found)
+        measurements = []
+        for program in programs:
+            outcome = found[program.id]
+            self.stats.measured += "costs" in outcome
+            self.stats.failed.update([outcome["failed"]] if "failed" in outcome else [])
+            measurements.append(
+                Measurement.now(
+                    program=program.id, task=task.id, platform=platform.name, costs_s=tuple(outcome.get("costs", ())),
+                    error=outcome.get("failed", ""), detail=outcome.get("detail", ""), source=source,
+                )  # fmt: skip
+            )
+        return measurements
+
+    def check(self, platform: Platform, task: Task, program: Program) -> float:
+        """The largest error of the program's output against the unscheduled task's, relative to the largest expected
+        value; infinity when it cannot be built or run."""
+        with quiet():
+            worker = self._workers[0]
+            try:
+                self._prepare(worker, task)
+                key, task_id = format_id(program.id), format_id(task.id)
+                built = worker.call(
+                    self.build_timeout_s, "build_error",
+                    do="build", task=task_id, target=platform.target, key=key, schedule=program.schedule,
+                )  # fmt: skip
+                if "failed" in built:
+                    return float("inf")
+                # the unscheduled program is slow: seconds for a large convolution
+                answer = worker.call(self.run_timeout_s + 60.0, "run_error", do="check", task=task_id, target=platform.target, key=key)
+                return float(answer.get("error", "inf"))
+            except _Died:
+                self._restart(worker)
+                return float("inf")
+
+    # -- one batch -----------------------------------------------------------------------------------------------------
+
+    def _build_and_run(self, platform: Platform, task: Task, programs: list[Program], found: dict[int, dict[str, Any]]) -> None:
+        for index in range(len(self._workers)):
+            self._forget(index)
+        waiting = programs
+        while waiting:  # more than once only where a crash took built programs with it
+            self._build(platform, task, waiting, found)
+            for attempt in range(RETRIES + 1):
+                before = self.time_reference()
+                lost = self._run(platform, task, found)
+                after = self.time_reference()
+                steady = max(before, after) <= STEADY * self._usual_reference()
+                if steady or attempt == RETRIES:
+                    self.stats.busy += not steady
+                    break
+                self.stats.timed_again += 1
+            waiting = [p for p in programs if p.id in lost]
+
+    def _build(self, platform: Platform, task: Task, programs: list[Program], found: dict[int, dict[str, Any]]) -> None:
+        begin = time.monotonic()
+        queue = deque(programs)
+        while queue or any(w.current for w in self._workers):
+            for index, worker in enumerate(self._workers):
+                if worker.current is None and queue:
+                    try:
+                        self._prepare(worker, task)
+                    except _Died:
+                        queue.extend(worker.built)
+                        worker = self._restart(worker)
+                        self._prepare(worker, task)
+                    worker.current = queue.popleft()
+                    worker.deadline = time.monotonic() + self.build_timeout_s
+                    worker.request(
+                        do="build", task=format_id(task.id), target=platform.target,
+                        key=format_id(worker.current.id), schedule=worker.current.schedule,
+                    )  # fmt: skip
+            for worker in self._first_to_answer():
+                program, worker.current = worker.current, None
+                try:
+                    answer = worker.answer(worker.deadline, "build_error")
+                except _Died as death:
+                    found[program.id] = {"failed": death.kind, "detail": str(death)}
+                    queue.extend(worker.built)
+                    self._restart(worker)
+                    continue
+                if "failed" in answer:
+                    found[program.id] = answer
+                else:
+                    worker.built.append(program)
+        self.stats.build_s += time.monotonic() - begin
+
+    def _first_to_answer(self) -> list[_Process]:
+        """The busy workers that have answered, or are over their time limit."""
+        busy = [w for w in self._workers if w.current is not None]
+        with selectors.DefaultSelector() as selector:
+            for worker in busy:
+                selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+            patience = min((w.deadline for w in busy), default=0.0) - time.monotonic()
+            ready = [key.data for key, _ in selector.select(max(0.0, patience))]
+        return ready or [w for w in busy if w.deadline <= time.monotonic()]
+
+    def _run(self, platform: Platform, task: Task, found: dict[int, dict[str, Any]]) -> set[int]:
+        """Run what the workers hold, one program at a time; returns the ids of programs lost with a worker that died."""
+        begin = time.monotonic()
+        place = (platform.name, task.id)
+        lost: set[int] = set()
+        for worker in list(self._workers):
+            remaining = deque(worker.built)
+            while remaining:
+                program = remaining.popleft()
+                try:
+                    answer = worker.call(
+                        self.run_timeout_s + self.budget_s, "run_error",
+                        do="run", task=format_id(task.id), key=format_id(program.id), repeats=self.repeats,
+                        repeat_s=self.repeat_s, best_s=self.best.get(place, 0.0), cutoff=self.cutoff, budget_s=self.budget_s,
+                    )  # fmt: skip
+                except _Died as death:
+                    found[program.id] = {"failed": death.kind, "detail": str(death)}
+                    lost.update(p.id for p in worker.built if p is not program and p.id not in found)
+                    self._restart(worker)
+                    break
+                found[program.id] = answer
+                if "costs" in answer:
+                    self.best[place] = min(self.best.get(place, float("inf")), statistics.median(answer["costs"]))
+        self.stats.run_s += time.monotonic() - begin
+        return lost
+
+    # -- the reference program -----------------------------------------------------------------------------------------
+
+    def time_reference(self) -> float:
+        """The latency, in seconds, of a fixed 256x256x256 matrix product right now."""
+        for _ in range(2):
+            worker = self._workers[0]
+            try:
+                worker.wait_ready()
+                if REFERENCE not in worker.tasks:
+                    self._build_reference(worker)
+                answer = worker.call(
+                    10.0, "run_error", do="run", task=REFERENCE, key=REFERENCE, repeats=5, repeat_s=0.005, best_s=0.0, cutoff=10.0, budget_s=1.0
+                )
+                self.reference_s.append(statistics.median(answer["costs"]))
+                return self.reference_s[-1]
+            except _Died:
+                self._restart(worker)
+        raise UserError("The worker process ends as soon as it starts.", hint="Check that TVM works: python -c 'import tvm'.")
+
+    def _usual_reference(self) -> float:
+        """The lower quartile of the last hundred: what the reference takes when nothing else runs."""
+        recent = sorted(self.reference_s[-100:])
+        return recent[len(recent) // 4]
+
+    def _build_reference(self, worker: _Process) -> None:
+        if self._reference_task is None:
+            from tcl.tuning.operators import operator_task
+
+            self._reference_task = (operator_task("matmul:256,256,256").workload, json.dumps({"kind": "llvm", "num-cores": self.threads}))
+        workload, target = self._reference_task
+        worker.know(REFERENCE, workload)
+        worker.call(60.0, "build_error", do="build", task=REFERENCE, target=target, key=REFERENCE, schedule=REFERENCE)
+
+    # -- workers -------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, worker: _Process, task: Task) -> None:
+        worker.wait_ready()
+        worker.know(format_id(task.id), task.workload)
+
+    def _forget(self, index: int) -> None:
+        worker = self._workers[index]
+        try:
+            worker.wait_ready()
+            worker.call(10.0, "unknown_error", do="forget", keep=REFERENCE)
+            worker.built = []
+        except _Died:
+            self._restart(worker)
+
+    def _restart(self, worker: _Process) -> _Process:
+        self.stats.restarts += 1
+        worker.close()
+        fresh = _Process(self.threads, self.memory_bytes)
+        self._workers[self._workers.index(worker)] = fresh
+        return fresh

@@ -1,0 +1,142 @@
+"""The interface of a search strategy, and what all strategies share: a random start, and a share of random candidates.
+
+    search = make("tvm", task, target, "xgb", seed=0)
+    while ...:
+        batch = search.propose(16)
+        search.observe([p.program for p in batch], latencies)
+
+To add a strategy: one file beside this one with a subclass of `Search`, and its name in `STRATEGIES`.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from tcl.errors import UserError
+from tcl.programs.types import Platform, Program, Task
+
+STRATEGIES = {
+    "tvm": "tcl.tuning.search.evolutionary:EvolutionarySearch",
+    "decisions": "tcl.tuning.search.decisions:DecisionSearch",
+    "random": "tcl.tuning.search.base:RandomSearch",
+}
+"""Name -> where its class is."""
+
+WARM_UP = 16
+"""Random programs that are measured before a model that knows nothing is asked."""
+RANDOM_SHARE = 0.1
+"""Share of random programs in every later batch: they keep the model honest, and tell what a program costs without search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A program to measure: drawn at random (`score` is None), or chosen for the model's `score` (higher is faster)."""
+
+    program: Program
+    score: float | None = None
+
+    @property
+    def random(self) -> bool:
+        return self.score is None
+
+
+class Search(ABC):
+    """Proposes programs of one task and learns from what was measured.
+
+    Attributes:
+        scored: candidates that the cost model has scored so far.
+        seconds: where the time went: "random", "search" (which includes "features" and "model"), "learn".
+    """
+
+    def __init__(self, task: Task, target: dict[str, Any], model: str, *, platform: Platform | None = None, seed: int = 0) -> None:
+        self.task, self.target, self.model, self.platform, self.seed = task, target, model, platform, seed
+        self.rng = np.random.default_rng(seed)
+        self.known: dict[int, float] = {}  # program id -> latency in seconds, NaN for a failure; also what was only proposed
+        self.scored = 0
+        self.seconds: Counter[str] = Counter()
+        self._draws = 0
+
+    def propose(self, n: int) -> list[Proposal]:
+        """Up to `n` distinct programs that were not proposed or observed before; none when the design space is exhausted."""
+        cold = self.needs_warm_up() and sum(np.isfinite(v) for v in self.known.values()) < WARM_UP
+        guided = 0 if cold else n - max(1, round(RANDOM_SHARE * n))
+        batch: list[Proposal] = []
+        if guided > 0:
+            with self.timed("search"):
+                batch = self._guided(guided)[:guided]
+        self.known |= {p.program.id: np.nan for p in batch}
+        with self.timed("random"):
+            batch += [Proposal(p) for p in self.draw(n - len(batch))]
+        self.known |= {p.program.id: np.nan for p in batch}
+        return batch
+
+    def observe(self, programs: Sequence[Program], latencies: Sequence[float]) -> None:
+        """Learn that `programs` took `latencies` (seconds, NaN for a failure); of this run or of earlier ones."""
+        self.known |= {p.id: float(c) for p, c in zip(programs, latencies, strict=True)}
+        if len(programs):
+            with self.timed("learn"):
+                self._learn(programs, np.asarray(latencies, dtype=np.float64))
+
+    def draw(self, n: int) -> list[Program]:
+        """Up to `n` new random programs, uniform over the decisions of the design spaces."""
+        from tcl.tuning.design_space import sample_programs
+
+        if n <= 0:
+            return []
+        self._draws += 1
+        return sample_programs(self.task, self.target, n, seed=self.seed * 1_000_003 + self._draws, exclude=self.known)
+
+    def needs_warm_up(self) -> bool:
+        """Whether random programs must be measured before the model can guide the search."""
+        return True
+
+    @abstractmethod
+    def _guided(self, n: int) -> list[Proposal]:
+        """Up to `n` programs with the model's scores, none of them in `self.known`."""
+
+    @abstractmethod
+    def _learn(self, programs: Sequence[Program], latencies: np.ndarray) -> None: ...
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] += time.perf_counter() - started
+
+
+class RandomSearch(Search):
+    """No model: every program is drawn at random."""
+
+    def _guided(self, n: int) -> list[Proposal]:
+        return []
+
+    def _learn(self, programs: Sequence[Program], latencies: np.ndarray) -> None:
+        return None
+
+
+def make(
+    strategy: str, task: Task, target: dict[str, Any], model: str, *, platform: Platform | None = None, seed: int = 0
+) -> Search:
+    """A strategy by its name.
+
+    Args:
+        model: "random", "xgb" or the folder of a saved cost model.
+
+    Raises:
+        UserError: the strategy or the model is not known.
+    """
+    if strategy not in STRATEGIES:
+        raise UserError(f"There is no search strategy {strategy!r}.", hint=f"Choose one of: {', '.join(STRATEGIES)}.")
+    module, _, name = STRATEGIES[strategy].partition(":")
+    return getattr(import_module(module), name)(task, target, model, platform=platform, seed=seed)
