@@ -15,7 +15,7 @@ cli = typer.Typer(no_args_is_help=True, help="Import logs; look at, check, expor
 
 @cli.command("import")
 def import_(
-    paths: Annotated[list[str], typer.Argument(help="Files, folders, globs, .gz, .zip or .tar of logs; the format is recognised by content.")],
+    paths: Annotated[list[str], typer.Argument(help="Files, folders, globs, .gz, .zip or .tar of logs. The content tells the format.")],
     out: Annotated[Path, typer.Option(help="The dataset's folder; made when it is not there, added to when it is.")],
     platform: Annotated[str, typer.Option(help="What the logs were measured on. Never guessed from a target string.")] = "",
     platforms_map: Annotated[Path | None, typer.Option(help="A file of lines `v100/ -> nvidia-v100`: a platform for each folder.")] = None,

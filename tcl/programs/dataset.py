@@ -64,7 +64,7 @@ class Dataset:
         path = Path(path)
         if (path / MANIFEST).exists():
             return cls.open(path)
-        if path.exists() and (not path.is_dir() or any(p.name not in (".lock", "platforms.json") and not p.name.startswith(".") for p in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(p.name[0] != "." and p.name != "platforms.json" for p in path.iterdir())):
             raise UserError(f"{path} exists and is not a dataset.", hint="Name a new or empty folder.")
         path.mkdir(parents=True, exist_ok=True)
         with FileLock(str(path / ".lock")):  # somebody else may be making it just now

@@ -76,7 +76,8 @@ def matmul(m: int, k: int, n: int, element: int = 4, batch: int = 1) -> About:
     """A matrix product (m, k) x (k, n), `batch` of them; extents are [batch,] m, n, k."""
     extents = (m, n, k) if batch == 1 else (batch, m, n, k)
     operator = "matmul" if batch == 1 else "batch_matmul"
-    return About(f"{operator} {_by(extents)}", operator, extents, 2.0 * math.prod(extents), float(element * batch * (m * k + k * n + m * n)))
+    moved = element * batch * (m * k + k * n + m * n)
+    return About(f"{operator} {_by(extents)}", operator, extents, 2.0 * math.prod(extents), float(moved))
 
 
 def pooling(kind: str, n: int, c: int, h: int, w: int, kh: int, kw: int, stride: int, padding: Any, element: int = 4) -> About:

@@ -60,7 +60,8 @@ class PlatformMap:
 
     def check(self, shown: Sequence[str]) -> None:
         """Raise when a plain file has no platform: better before an import than after. Archives are looked at as they are read."""
-        missing = [s for s in shown if self.find(str(PurePosixPath(s).parent), s) is None and not s.endswith((".zip", ".tar", ".tgz", ".tar.gz"))]
+        plain = [s for s in shown if not s.endswith((".zip", ".tar", ".tgz", ".tar.gz"))]
+        missing = [s for s in plain if self.find(str(PurePosixPath(s).parent), s) is None]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise UserError(f"The platform map names no folder of {', '.join(missing[:3])}{more}.", hint="Add a line for each folder.")
@@ -76,8 +77,8 @@ def _json_pairs(text: str, path: Path) -> list[tuple[str, object]]:
 
 def _line_pairs(text: str, path: Path) -> list[tuple[str, object]]:
     pairs: list[tuple[str, object]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.split("#")[0].strip()
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.split("#")[0].strip()
         if not line:
             continue
         arrow = next((a for a in ("->", "=", ":", "\t") if a in line), None)
