@@ -283,14 +283,15 @@ def scan_backward(  # type: ignore[no-untyped-def]
                 dc = dC[t, n]
                 for e in range(width):
                     dh = cn[e] + g[e] * c
-                    back = dh * decay[e]
-                    cn[e] = back
-                    q = back * old[e]
-                    ddt[e] += q * a[e]
-                    da[e] += q * dt[e]
                     dv[e] += dh * b
                     db += dh * v[e]
                     dc += g[e] * new[e]
+                    cn[e] = dh * decay[e]
+                # two loops: with fewer arrays each, LLVM checks sooner that they do not overlap
+                for e in range(width):
+                    q = cn[e] * old[e]
+                    ddt[e] += q * a[e]
+                    da[e] += q * dt[e]
                 dB[t, n] = db
                 dC[t, n] = dc
             dut = du[t, low:high]
