@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from tcl.features.texts import columns_of, group_by, integers, log2, structure
-from tcl.features.vocabulary import AXIS, EXTENT, FACTOR, FACTORS, KIND, LENGTH, OUTER, REDUCTION, ROLE, SPATIAL, STAGE, VALUE
+from tcl.features.texts import align, columns_of, group_by, integers, log2, structure
+from tcl.features.vocabulary import ALIGN, AXIS, EXTENT, FACTOR, FACTORS, KIND, LENGTH, OUTER, REDUCTION, ROLE, SPATIAL, STAGE, VALUE
 
 _KINDS = {
     "Split": "split", "LoopPartition": "split", "Fuse": "fuse", "Merge": "fuse", "Reorder": "reorder", "ReorderBlockIterVar": "reorder",
@@ -40,9 +40,9 @@ _SILENT = {"Unannotate", "EnterPostproc", "meta_schedule.tiling_structure", "met
 class _Token:
     kind: str
     constants: dict[int, float] = field(default_factory=dict)  # number column -> value
-    tile: str = ""  # the random variable family of a SamplePerfectTile that splits it
     factors: list[Any] = field(default_factory=list)  # of a split: a decision reference or an integer, outer to inner
     value: Any = None  # a decision reference or an integer
+    extent: list[Any] = field(default_factory=list)  # of a fused or annotated loop: its factors; empty where unknown
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ def _skeleton(instructions: list[list[Any]]) -> list[_Token]:
     variables: dict[str, Any] = {}
     blocks: dict[str, int] = {}
     loops: dict[str, int] = {}
+    extents: dict[str, list[Any]] = {}
     tokens: list[_Token] = []
     for index, (name, inputs, attributes, outputs) in enumerate(instructions):
         if name == "EnterPostproc":
@@ -102,6 +103,7 @@ def _skeleton(instructions: list[list[Any]]) -> list[_Token]:
             token = _token(name, inputs, attributes, variables, blocks, loops)
             if token is not None:
                 tokens.append(token)
+                _set_extents(name, token, inputs, outputs, extents)
             for i, output in enumerate(outputs):
                 (loops if output.startswith("l") else blocks)[output] = i if output.startswith("l") else len(blocks)
     _set_roles(tokens)
@@ -135,6 +137,17 @@ def _token(
         rest = [variables[r] if isinstance(r, str) and r in variables else r for r in inputs[1:]]
         token.value = next((r for r in rest if isinstance(r, _Decision | int)), None)
     return token
+
+
+def _set_extents(name: str, token: _Token, inputs: list[Any], outputs: list[Any], extents: dict[str, list[Any]]) -> None:
+    """Extents of the loops an instruction makes, as lists of factors; a loop whose extent no decision tells stays out."""
+    if name == "Split":
+        extents.update({o: [f] for o, f in zip(outputs, token.factors, strict=False) if isinstance(f, _Decision | int)})
+    elif name == "Fuse" and all(i in extents for i in inputs):
+        token.extent = [f for i in inputs for f in extents[i]]
+        extents[outputs[0]] = token.extent
+    elif inputs and inputs[0] in extents:
+        token.extent = extents[inputs[0]]
 
 
 def _set_roles(tokens: list[_Token]) -> None:
@@ -174,6 +187,10 @@ def _fill(
             numbers[rows, t, OUTER] = outer
             for i, part in enumerate(inner[:FACTORS]):
                 numbers[rows, t, FACTOR + i] = part if i < FACTORS - 1 else sum(inner[i:])
-        elif token.value is not None:
+            numbers[rows, t, ALIGN] = align(value(token.factors[-1]).astype(np.int64))
+        if token.extent:
+            product = np.prod([value(f) for f in token.extent], axis=0).astype(np.int64)
+            numbers[rows, t, EXTENT], numbers[rows, t, ALIGN] = log2(product), align(product)
+        if token.value is not None:
             numbers[rows, t, VALUE] = np.log2(1 + np.maximum(value(token.value) + (2 if token.kind.endswith("compute_at") else 0), 0))
     length[rows] = len(tokens)

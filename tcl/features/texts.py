@@ -52,3 +52,10 @@ def columns_of(text: bytes) -> Any:
 def log2(values: np.ndarray) -> np.ndarray:
     """log2 of positive integers, float32; 0 for what is not positive."""
     return np.log2(np.maximum(values, 1)).astype(np.float32)
+
+
+def align(values: np.ndarray) -> np.ndarray:
+    """How often 2 divides each of the positive integers, at most 6; 0 for what is not positive. float32."""
+    values = np.maximum(values, 0)
+    low = np.minimum(values & -values, 64)
+    return log2(low)

@@ -19,14 +19,19 @@ KINDS = (
 )  # fmt: skip
 KIND = {name: i for i, name in enumerate(KINDS)}
 
-NUMBERS = ("extent", "outer", "factor1", "factor2", "factor3", "factor4", "value", "role", "stage", "axis")
+NUMBERS = ("extent", "outer", "factor1", "factor2", "factor3", "factor4", "value", "role", "stage", "axis", "align")
 """Columns of a token's numbers. extent, outer (the outermost part of a split), factor1..4 (outer to inner): log2, 0 where absent
 (a factor of 1). value: log2(1 + v) of what else the primitive decides (unroll depth, vector width, location, number of loops).
-role: 1 spatial, -1 reduction, 0 does not apply. stage: log2(1 + index of the stage or block). axis: log2(1 + index of the loop)."""
+role: 1 spatial, -1 reduction, 0 does not apply. stage: log2(1 + index of the stage or block). axis: log2(1 + index of the loop).
+align: how often 2 divides the innermost factor of a split, or the extent of a fused or annotated loop, at most 6: what warps,
+vectors and cache lines care about.
+
+A fused or annotated loop has its extent, as far as the steps before tell it: the threads of a block are the extent of the loop that
+is bound to them."""
 COLUMN = {name: i for i, name in enumerate(NUMBERS)}
-EXTENT, OUTER, FACTOR, VALUE, ROLE, STAGE, AXIS = 0, 1, 2, 6, 7, 8, 9
+EXTENT, OUTER, FACTOR, VALUE, ROLE, STAGE, AXIS, ALIGN = 0, 1, 2, 6, 7, 8, 9, 10
 FACTORS = 4
 SPATIAL, REDUCTION = 1.0, -1.0
 
-VERSION = 1
+VERSION = 2
 """Raise it when a token's meaning changes: caches and saved models of another version are not used."""
