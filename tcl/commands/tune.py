@@ -1,7 +1,66 @@
-"""`tcl tune`."""
+"""`tcl tune NETWORK|OP`: search for the fastest programs of an operator or of all tasks of a network."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, Any
 
-def run() -> None:
-    """tune"""
+import typer
+
+from tcl.commands.common import JsonFlag, emit, progress, say
+from tcl.progress import format_seconds
+
+
+def run(
+    subject: Annotated[str, typer.Argument(metavar="NETWORK|OP", help="resnet18, …, or an operator such as matmul:256,256,256.")],
+    trials: Annotated[int, typer.Option(help="Programs to measure in all, those of earlier runs into the same folder included.")] = 64,
+    cost_model: Annotated[str, typer.Option(help="random, xgb (TVM's), or the folder of a saved cost model.")] = "xgb",
+    strategy: Annotated[str, typer.Option(help="tvm (its evolutionary search), decisions (ours) or random.")] = "tvm",
+    target: Annotated[str, typer.Option(help="native, or an instruction set of this machine: sse42, avx2, avx512.")] = "native",
+    out: Annotated[Path | None, typer.Option(help="Dataset that keeps what is measured. Default: one a run in the workspace.")] = None,
+    warm_start: Annotated[Path | None, typer.Option(help="A dataset whose measurements of the same tasks are used as well.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    export: Annotated[bool, typer.Option(help="Leave a MetaSchedule database and a library with a snippet in OUT/export.")] = True,
+    as_json: JsonFlag = False,
+) -> None:
+    """Tune an operator or a network on this machine. Stopped or killed, it goes on where it was when started again."""
+    from tcl.tuning.tune import default_folder, tune
+
+    folder = out or default_folder(subject, cost_model, strategy, target, seed)
+    result = tune(
+        subject,
+        trials=trials,
+        out=folder,
+        model=cost_model,
+        strategy=strategy,
+        profile=target,
+        seed=seed,
+        warm_start=warm_start,
+        export=export,
+        progress=progress(),
+    )
+    if as_json:
+        emit(result)
+    else:
+        say(summary(result))
+
+
+def summary(result: dict[str, Any]) -> str:
+    """The result for people, in a few lines."""
+
+    def time(key: str) -> str:
+        return format_seconds(result[key]) if result.get(key) else "–"
+
+    failed = ", ".join(f"{n} {kind}" for kind, n in result["failed"].items()) or "none"
+    lines = [
+        f"{result['subject']} on {result['platform']}: {result['measured']} programs measured in {format_seconds(result['seconds'])}",
+        f"  failed: {failed}",
+        f"  best {time('best_latency_s')}, median candidate {time('median_latency_s')}",
+        f"  untuned {time('untuned_latency_s')}, PyTorch {time('pytorch_latency_s')}",
+        f"  output {'correct' if result['correct'] else 'WRONG or nothing found'}; everything measured is in {result['dataset']}",
+    ]
+    if result.get("tasks_default"):
+        lines.append(f"  not measured, given a default schedule: {', '.join(result['tasks_default'])}")
+    if result["stopped"]:
+        lines.append("  stopped early; start it again to go on")
+    return "\n".join(lines)

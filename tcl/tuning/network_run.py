@@ -79,9 +79,9 @@ def build_network(
             if identity not in scheduled:
                 scheduled[identity] = _schedule(make_task(mod), programs.get(identity), target, build, fill=fill)
             body = scheduled[identity]
-            if body is not None:
-                function = body.with_attr("global_symbol", variable.name_hint)
-        functions[variable] = function
+            functions[variable] = function if body is None else body.with_attr("global_symbol", variable.name_hint)
+        else:
+            functions[variable] = function
     mod = tvm.IRModule(functions, attrs=lowered.attrs)
     with tvm.target.Target(target):
         mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)

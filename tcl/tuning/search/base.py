@@ -57,7 +57,11 @@ class Search(ABC):
         seconds: where the time went: "random", "search" (which includes "features" and "model"), "learn".
     """
 
-    def __init__(self, task: Task, target: dict[str, Any], model: str, *, platform: Platform | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, task: Task, target: dict[str, Any], model: str, *, platform: Platform | None = None, seed: int = 0,
+        shared: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.shared = {} if shared is None else shared
         self.task, self.target, self.model, self.platform, self.seed = task, target, model, platform, seed
         self.rng = np.random.default_rng(seed)
         self.known: dict[int, float] = {}  # program id -> latency in seconds, NaN for a failure; also what was only proposed
@@ -67,8 +71,7 @@ class Search(ABC):
 
     def propose(self, n: int) -> list[Proposal]:
         """Up to `n` distinct programs that were not proposed or observed before; none when the design space is exhausted."""
-        cold = self.needs_warm_up() and sum(np.isfinite(v) for v in self.known.values()) < WARM_UP
-        guided = 0 if cold else n - max(1, round(RANDOM_SHARE * n))
+        guided = n - max(1, round(RANDOM_SHARE * n)) if self.ready() else 0
         batch: list[Proposal] = []
         if guided > 0:
             with self.timed("search"):
@@ -95,9 +98,9 @@ class Search(ABC):
         self._draws += 1
         return sample_programs(self.task, self.target, n, seed=self.seed * 1_000_003 + self._draws, exclude=self.known)
 
-    def needs_warm_up(self) -> bool:
-        """Whether random programs must be measured before the model can guide the search."""
-        return True
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether the model can guide the search; until then programs are drawn at random."""
 
     @abstractmethod
     def _guided(self, n: int) -> list[Proposal]:
@@ -118,6 +121,9 @@ class Search(ABC):
 class RandomSearch(Search):
     """No model: every program is drawn at random."""
 
+    def ready(self) -> bool:
+        return False
+
     def _guided(self, n: int) -> list[Proposal]:
         return []
 
@@ -126,12 +132,20 @@ class RandomSearch(Search):
 
 
 def make(
-    strategy: str, task: Task, target: dict[str, Any], model: str, *, platform: Platform | None = None, seed: int = 0
+    strategy: str,
+    task: Task,
+    target: dict[str, Any],
+    model: str,
+    *,
+    platform: Platform | None = None,
+    seed: int = 0,
+    shared: dict[str, Any] | None = None,
 ) -> Search:
     """A strategy by its name.
 
     Args:
         model: "random", "xgb" or the folder of a saved cost model.
+        shared: one dict for all searches of a run, in which they keep what the tasks have in common (TVM's xgboost model).
 
     Raises:
         UserError: the strategy or the model is not known.
@@ -139,4 +153,4 @@ def make(
     if strategy not in STRATEGIES:
         raise UserError(f"There is no search strategy {strategy!r}.", hint=f"Choose one of: {', '.join(STRATEGIES)}.")
     module, _, name = STRATEGIES[strategy].partition(":")
-    return getattr(import_module(module), name)(task, target, model, platform=platform, seed=seed)
+    return getattr(import_module(module), name)(task, target, model, platform=platform, seed=seed, shared=shared)

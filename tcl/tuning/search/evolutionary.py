@@ -83,8 +83,8 @@ class EvolutionarySearch(Search):
             self._context.notify_runner_results(candidates, results)
             self._cost_model.update(self._context, candidates, results)
 
-    def needs_warm_up(self) -> bool:
-        return self.model != "random"
+    def ready(self) -> bool:
+        return self.model != "xgb" or self.shared["xgb"].data_size >= WARM_UP
 
     def _make_model(self) -> Any:
         """The cost model as TVM calls it, counting what it scores."""
@@ -95,7 +95,10 @@ class EvolutionarySearch(Search):
         if self.model == "random":
             inner = RandomModel(seed=self.seed + 1)
         elif self.model == "xgb":
-            inner = XGBModel(num_warmup_samples=WARM_UP, verbose_eval=0, num_tuning_cores=int(self.target.get("num-cores", 1)))
+            if "xgb" not in self.shared:  # one model for all tasks of a network, as in TVM's tuner
+                cores = int(self.target.get("num-cores", 1))
+                self.shared["xgb"] = XGBModel(num_warmup_samples=WARM_UP, verbose_eval=0, num_tuning_cores=cores)
+            inner = self.shared["xgb"]
         else:
             inner = _Saved(self)
 

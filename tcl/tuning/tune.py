@@ -1,0 +1,319 @@
+"""The tuning loop: propose, measure, learn, until the trials are spent.
+
+    result = tune("matmul:256,256,256", trials=64, model="xgb", out=Path("out"))
+
+Everything that is measured is in the dataset `out` before the next batch is proposed: a run that is stopped or killed goes on
+from there when it is started again with the same `out`, to the same total number of trials.
+
+Events, for live views and replay (`Progress.event`):
+- "phase": name (one of `PHASES`), task (its name, or "")
+- "task": task (id), name, operator, weight, trials, best_s, flops
+- "measured": trial (counts from 1), task (id), latency_s (or null), costs_s, error, best_s (of the task), predicted (the model's
+  score, or null for a random program), random, program (id), seconds (since the start), scored (candidates so far)
+- "result": the final JSON object
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tcl.errors import UserError
+from tcl.machine import busy
+from tcl.programs.types import Measurement, Platform, Task, format_id
+from tcl.progress import Progress, Stopped
+from tcl.tuning import journal as sources
+from tcl.tuning.allocate import Account, next_task
+from tcl.tuning.baseline import pytorch_operator, untuned_latency
+from tcl.tuning.check import Check, check
+from tcl.tuning.export import export_network, export_task
+from tcl.tuning.journal import Journal, Trial
+from tcl.tuning.measure import Measurer
+from tcl.tuning.search import base as strategies
+from tcl.tuning.subject import Subject, check_name, subject
+from tcl.tuning.targets import platform_for
+from tcl.workspace import workspace
+
+PHASES = ("tasks", "baselines", "search", "final", "network", "export")
+BATCH = 16
+"""Programs a batch of a single operator. A network's batches are smaller: see `_batch_size`."""
+FINALISTS = 5
+"""Fastest programs measured once more at the end: the fastest of many noisy latencies is partly luck."""
+
+
+@dataclass
+class Run:
+    """One tuning run in progress."""
+
+    subject: Subject
+    platform: Platform
+    journal: Journal
+    trials: int
+    model: str
+    strategy: str
+    seed: int
+    progress: Progress
+    measurer: Measurer
+    started: float = field(default_factory=time.monotonic)
+    seconds: Counter[str] = field(default_factory=Counter)
+    scored: int = 0
+    shared: dict[str, Any] = field(default_factory=dict)
+    searches: dict[int, strategies.Search] = field(default_factory=dict)
+    stopped: bool = False
+
+    @property
+    def target(self) -> dict[str, Any]:
+        return json.loads(self.platform.target)
+
+    def phase(self, name: str, task: str = "") -> None:
+        self.progress.event("phase", name=name, task=task)
+
+
+def tune(
+    text: str,
+    *,
+    trials: int,
+    out: Path,
+    model: str = "xgb",
+    strategy: str = "tvm",
+    profile: str = "native",
+    seed: int = 0,
+    warm_start: Path | None = None,
+    export: bool = True,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Tune an operator or a network; returns the command's JSON object (see DESIGN.md's keys).
+
+    Args:
+        text: `matmul:256,256,256` or `resnet18`.
+        trials: programs to measure in all, those of earlier runs into `out` included.
+        model: "random", "xgb" or the folder of a saved cost model.
+        strategy: a name of `tcl.tuning.search.base.STRATEGIES`.
+        profile: "native" or an instruction-set profile of this machine.
+        warm_start: a dataset whose measurements of the same tasks on the same platform are used as well.
+
+    Raises:
+        UserError: unknown subject, model, strategy or target; a folder that is no dataset.
+    """
+    progress = progress or Progress()
+    if trials < 1:
+        raise UserError(f"{trials} trials are too few.", hint="Measure at least one program: --trials 64.")
+    if strategy not in strategies.STRATEGIES:
+        raise UserError(f"There is no search strategy {strategy!r}.", hint=f"Choose one of: {', '.join(strategies.STRATEGIES)}.")
+    check_name(text)
+    if model not in ("random", "xgb"):
+        from tcl.models.base import read_card
+
+        read_card(model)
+    platform = platform_for(profile)
+    if platform.kind != "cpu":
+        raise UserError(f"{platform.name} cannot be tuned here: programs are run on this machine's CPU.")
+    progress.event("phase", name="tasks", task="")
+    with busy():
+        what = subject(text)
+    journal = Journal(out, platform, what.tasks)
+    if warm_start is not None:
+        journal.warm_start(warm_start)
+    with Measurer() as measurer:
+        run = Run(what, platform, journal, trials, model, strategy, seed, progress, measurer)
+        result = _tune_operator(run, export) if what.operator else _tune_network(run, export)
+    result["seconds"] = time.monotonic() - run.started
+    progress.event("result", **result)
+    return result
+
+
+# -- the loop ----------------------------------------------------------------------------------------------------------
+
+
+def search(run: Run) -> None:
+    """Measure until `run.trials` programs are measured, the design spaces are exhausted or the user stops."""
+    journal, platform = run.journal, run.platform
+    accounts = [Account(t, w) for t, w in zip(run.subject.tasks, run.subject.weights, strict=True)]
+    for account in accounts:
+        best = journal.best_s(account.task)
+        if math.isfinite(best):
+            run.measurer.best[platform.name, account.task.id] = best
+        if journal.trials[account.task.id]:
+            account.add(journal.count(account.task), best)
+        _task_event(run, account)
+    run.phase("search")
+    done = journal.count()
+    while done < run.trials:
+        try:
+            run.progress.check()
+        except Stopped:
+            run.stopped = True
+            return
+        account = next_task(accounts)
+        if account is None:
+            return
+        proposals = _propose(run, account.task, min(_batch_size(run), run.trials - done))
+        if not proposals:
+            account.exhausted = True
+            continue
+        programs = [p.program for p in proposals]
+        begin = time.monotonic()
+        measurements = _measure(run, account.task, proposals)
+        run.seconds["measure"] += time.monotonic() - begin
+        journal.add(programs, measurements)
+        _report(run, account.task, proposals, measurements, done)
+        done += len(programs)
+        with busy():
+            run.searches[account.task.id].observe(programs, [m.latency_s for m in measurements])
+        account.add(journal.count(account.task), journal.best_s(account.task))
+        _task_event(run, account)
+        run.progress.step(done, run.trials, "trials")
+
+
+def _propose(run: Run, task: Task, n: int) -> list[strategies.Proposal]:
+    with busy():
+        if task.id not in run.searches:
+            made = strategies.make(
+                run.strategy, task, run.target, run.model, platform=run.platform, seed=run.seed, shared=run.shared
+            )
+            run.searches[task.id] = made
+            past = [t for t in run.journal.trials[task.id].values() if t.costs or t.error]
+            made.observe([t.program for t in past], [t.latency_s for t in past])
+        current = run.searches[task.id]
+        proposals = current.propose(n)
+    run.scored = sum(s.scored for s in run.searches.values())
+    return proposals
+
+
+def _measure(run: Run, task: Task, proposals: list[strategies.Proposal]) -> list[Measurement]:
+    """One measurement a proposal, in order; random and chosen programs carry different sources."""
+    measured = run.measurer.measure(run.platform, task, [p.program for p in proposals], source=sources.SEARCH)
+    return [replace(m, source=sources.RANDOM) if p.random else m for p, m in zip(proposals, measured, strict=True)]
+
+
+def _batch_size(run: Run) -> int:
+    """Each task of a network should be served at least twice, and no batch be so small that building in parallel is lost."""
+    if len(run.subject.tasks) == 1:
+        return BATCH
+    return max(2, min(BATCH, run.trials // (2 * len(run.subject.tasks))))
+
+
+def _report(run: Run, task: Task, proposals: list[strategies.Proposal], measurements: list[Measurement], done: int) -> None:
+    for i, (proposal, m) in enumerate(zip(proposals, measurements, strict=True)):
+        run.progress.event(
+            "measured", trial=done + i + 1, task=format_id(task.id), program=format_id(m.program), latency_s=_finite(m.latency_s),
+            costs_s=list(m.costs_s), error=m.error, best_s=_finite(run.journal.best_s(task)), predicted=proposal.score,
+            random=proposal.random, seconds=time.monotonic() - run.started, scored=run.scored,
+        )  # fmt: skip
+
+
+def _task_event(run: Run, account: Account) -> None:
+    task = account.task
+    run.progress.event(
+        "task", task=format_id(task.id), name=task.name, operator=task.operator, weight=account.weight, flops=task.flops,
+        trials=run.journal.count(task), best_s=_finite(run.journal.best_s(task)),
+    )  # fmt: skip
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------------
+
+
+def best_trial(run: Run, task: Task) -> tuple[Trial | None, Check | None]:
+    """The task's fastest program whose output is right, after measuring the fastest few once more; a wrong one is noted in
+    the dataset (`wrong_output`) and the next is taken."""
+    finalists = run.journal.ranked(task)[:FINALISTS]
+    if len(finalists) > 1 and run.subject.operator:
+        programs = [t.program for t in finalists]
+        run.journal.add(programs, run.measurer.measure(run.platform, task, programs, source=sources.FINAL))
+    for trial in run.journal.ranked(task):
+        verdict = check(run.measurer, run.platform, task, trial.program, run.subject.operator)
+        if verdict.correct:
+            return trial, verdict
+        detail = f"off by {verdict.unscheduled:.3g} from the unscheduled task, {verdict.pytorch} from PyTorch. {verdict.detail}"
+        wrong = Measurement.now(
+            program=trial.program.id, task=task.id, platform=run.platform.name, error="wrong_output", detail=detail[:300],
+            source=sources.CHECK,
+        )  # fmt: skip
+        run.journal.add([trial.program], [wrong])
+    return None, None
+
+
+def _tune_operator(run: Run, export: bool) -> dict[str, Any]:
+    (task,) = run.subject.tasks
+    run.phase("baselines", task.name)
+    untuned = untuned_latency(run.measurer, run.platform, task)
+    run.measurer.best.pop((run.platform.name, task.id), None)  # the cut-off compares with tuned programs
+    pytorch = pytorch_operator(run.subject.operator, run.measurer.threads)
+    run.progress.event("baseline", untuned_latency_s=_finite(untuned), pytorch_latency_s=_finite(pytorch))
+    search(run)
+    run.phase("final", task.name)
+    trial, verdict = best_trial(run, task)
+    result = _common(run) | {
+        "untuned_latency_s": _finite(untuned),
+        "pytorch_latency_s": _finite(pytorch),
+        "best_latency_s": trial.latency_s if trial else None,
+        "median_latency_s": _finite(run.journal.median_s(task, random_only=True)),
+        "median_measured_latency_s": _finite(run.journal.median_s(task, random_only=False)),
+        "correct": trial is not None,
+        "max_error": max(verdict.unscheduled, verdict.pytorch or 0.0) if verdict else None,
+        "best_program": format_id(trial.program.id) if trial else None,
+        "gflops": task.flops / trial.latency_s / 1e9 if trial else None,
+    }
+    if trial and export:
+        run.phase("export", task.name)
+        with busy():
+            result["export"] = export_task(run.journal.dataset.path / "export", run.subject.operator, task, trial, run.platform)
+    return result
+
+
+def _tune_network(run: Run, export: bool) -> dict[str, Any]:
+    from tcl.tuning.network_result import finish_network
+
+    search(run)
+    bests: dict[int, Trial] = {}
+    for task in run.subject.tasks:
+        run.phase("final", task.name)
+        trial, _ = best_trial(run, task)
+        if trial is not None:
+            bests[task.id] = trial
+    run.phase("network")
+    result = _common(run) | finish_network(run, bests)
+    if export:
+        run.phase("export")
+        with busy():
+            result["export"] = export_network(run.journal.dataset.path / "export", run.subject.name, run.subject.tasks, bests, run.platform)
+    return result
+
+
+def _common(run: Run) -> dict[str, Any]:
+    counted = [t for group in run.journal.trials.values() for t in group.values() if t.counted]
+    timings = Counter(run.seconds)
+    for made in run.searches.values():
+        timings.update(made.seconds)
+    stats = run.measurer.stats
+    timings.update({"build": stats.build_s, "run": stats.run_s, "waiting": stats.waiting_s})
+    return {
+        "subject": run.subject.name,
+        "platform": run.platform.name,
+        "strategy": run.strategy,
+        "cost_model": run.model,
+        "seed": run.seed,
+        "trials": len(counted),
+        "measured": sum(math.isfinite(t.latency_s) for t in counted),
+        "failed": dict(run.journal.failures()),
+        "stopped": run.stopped,
+        "scored": run.scored,
+        "time_s": {name: round(value, 3) for name, value in timings.items()},
+        "dataset": str(run.journal.dataset.path),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def default_folder(text: str, model: str, strategy: str, profile: str, seed: int) -> Path:
+    """Where a run goes when the user names no folder: the same for the same settings, so that it goes on where it was."""
+    name = "-".join([text, Path(model).name, strategy, profile, f"s{seed}"])
+    return workspace() / "tuning" / re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
