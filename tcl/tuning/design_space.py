@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tcl.errors import UserError
+from tcl.programs.metaschedule_text import trace_text
 from tcl.programs.types import Program, Task
 from tcl.tuning.workload import FORMAT, load
 
@@ -93,7 +94,7 @@ def sample_programs(
 
 def schedule_text(trace: Any) -> str:
     """A TVM trace as a program's `schedule`: dead instructions and post-processing removed, compact JSON."""
-    return json.dumps(trace.simplified(remove_postproc=True).as_json(), separators=(",", ":"), default=_number)
+    return trace_text(json.loads(json.dumps(trace.simplified(remove_postproc=True).as_json(), default=_number)))
 
 
 def _number(value: Any) -> int | float:
