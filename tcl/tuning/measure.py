@@ -38,7 +38,7 @@ from tcl.programs.types import Measurement, Platform, Program, Task, format_id
 from tcl.tuning.targets import this_machine
 from tcl.tuning.worker import REFERENCE, receive, send
 
-STEADY = 1.05
+STEADY = 1.08
 """The machine counts as busy when the reference program takes this many times its usual latency."""
 RETRIES = 2
 """How often a batch is timed again because the machine was busy."""
@@ -184,6 +184,7 @@ class Measurer:
         """Every latency of the reference program, in the order of measuring."""
         self._workers = [_Process(self.threads, self.memory_bytes) for _ in range(count)]
         self._reference_task: tuple[str, str] | None = None
+        self._suspects: set[int] = set()
 
     def __enter__(self) -> Measurer:
         return self
@@ -247,19 +248,22 @@ class Measurer:
     def _build_and_run(self, platform: Platform, task: Task, programs: list[Program], found: dict[int, dict[str, Any]]) -> None:
         for index in range(len(self._workers)):
             self._forget(index)
+        self._suspects = set()
         waiting = programs
         while waiting:  # more than once only where a crash took built programs with it
             self._build(platform, task, waiting, found)
             for attempt in range(RETRIES + 1):
                 before = self.time_reference()
-                lost = self._run(platform, task, found)
+                self._run(platform, task, found)
                 after = self.time_reference()
                 steady = max(before, after) <= STEADY * self._usual_reference()
                 if steady or attempt == RETRIES:
                     self.stats.busy += not steady
                     break
                 self.stats.timed_again += 1
-            waiting = [p for p in programs if p.id in lost]
+            for worker in self._workers:
+                worker.built = []
+            waiting = [p for p in programs if p.id not in found]
 
     def _build(self, platform: Platform, task: Task, programs: list[Program], found: dict[int, dict[str, Any]]) -> None:
         begin = time.monotonic()
@@ -284,7 +288,10 @@ class Measurer:
                 try:
                     answer = worker.answer(worker.deadline, "build_error")
                 except _Died as death:
-                    found[program.id] = {"failed": death.kind, "detail": str(death)}
+                    if self._is_convicted(program):
+                        found[program.id] = {"failed": death.kind, "detail": str(death)}
+                    else:
+                        queue.append(program)
                     queue.extend(worker.built)
                     self._restart(worker)
                     continue
@@ -304,11 +311,10 @@ class Measurer:
             ready = [key.data for key, _ in selector.select(max(0.0, patience))]
         return ready or [w for w in busy if w.deadline <= time.monotonic()]
 
-    def _run(self, platform: Platform, task: Task, found: dict[int, dict[str, Any]]) -> set[int]:
-        """Run what the workers hold, one program at a time; returns the ids of programs lost with a worker that died."""
+    def _run(self, platform: Platform, task: Task, found: dict[int, dict[str, Any]]) -> None:
+        """Run what the workers hold, one program at a time; what is lost with a worker that died is missing in `found`."""
         begin = time.monotonic()
         place = (platform.name, task.id)
-        lost: set[int] = set()
         for worker in list(self._workers):
             remaining = deque(worker.built)
             while remaining:
@@ -320,15 +326,21 @@ class Measurer:
                         repeat_s=self.repeat_s, best_s=self.best.get(place, 0.0), cutoff=self.cutoff, budget_s=self.budget_s,
                     )  # fmt: skip
                 except _Died as death:
-                    found[program.id] = {"failed": death.kind, "detail": str(death)}
-                    lost.update(p.id for p in worker.built if p is not program and p.id not in found)
+                    if self._is_convicted(program):
+                        found[program.id] = {"failed": death.kind, "detail": str(death)}
                     self._restart(worker)
                     break
                 found[program.id] = answer
                 if "costs" in answer:
                     self.best[place] = min(self.best.get(place, float("inf")), statistics.median(answer["costs"]))
         self.stats.run_s += time.monotonic() - begin
-        return lost
+
+    def _is_convicted(self, program: Program) -> bool:
+        """Whether the program cost a worker's life before: the first time may have been bad luck (a stalled machine)."""
+        if program.id in self._suspects:
+            return True
+        self._suspects.add(program.id)
+        return False
 
     # -- the reference program -----------------------------------------------------------------------------------------
 
@@ -350,9 +362,8 @@ class Measurer:
         raise UserError("The worker process ends as soon as it starts.", hint="Check that TVM works: python -c 'import tvm'.")
 
     def _usual_reference(self) -> float:
-        """The lower quartile of the last hundred: what the reference takes when nothing else runs."""
-        recent = sorted(self.reference_s[-100:])
-        return recent[len(recent) // 4]
+        """The median of the last hundred; on a quiet machine single values differ from it by up to 5 %."""
+        return statistics.median(self.reference_s[-100:])
 
     def _build_reference(self, worker: _Process) -> None:
         if self._reference_task is None:

@@ -19,11 +19,10 @@ import importlib.metadata
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tcl.errors import UserError
-from tcl.programs.types import NetworkUse, Task, format_id, content_id
+from tcl.programs.types import NetworkUse, Task, content_id, format_id
 from tcl.tuning.workload import make_task, normalise
 from tcl.workspace import workspace
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import torch
     from tvm.ir import IRModule
 
-LOWERING = 1
+LOWERING = 5
 """Raised whenever the passes below change, so that cached tasks are extracted again."""
 
 
@@ -181,7 +180,7 @@ def _clip_as_min_max(mod: IRModule) -> IRModule:
             if getattr(call.op, "name", "") != "relax.clip":
                 return call
             x, low, high = call.args
-            bounds = [relax.const(float(getattr(b.value, "value", b.value)), x.struct_info.dtype if hasattr(x, "struct_info") else "float32") for b in (low, high)]
+            bounds = [relax.const(float(getattr(b.value, "value", b.value)), "float32") for b in (low, high)]
             return relax.op.minimum(relax.op.maximum(x, bounds[0]), bounds[1])
 
     rewriter = ClipAsMinMax(mod)

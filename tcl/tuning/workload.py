@@ -7,10 +7,13 @@ Block names stay: schedules refer to blocks by name.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
+from tcl.programs.metaschedule_text import module_text
 from tcl.programs.types import NetworkUse, Task
 
 if TYPE_CHECKING:
@@ -21,20 +24,80 @@ MOVING = ("transpose", "reshape", "take", "concat", "strided_slice", "pad", "cas
 """Words in the names of blocks that move data and compute nothing."""
 
 
+_OWN_IDENTITY = ("Var", "IterVar", "For", "SeqStmt", "BufferStore", "SBlock", "SBlockRealize")
+"""Nodes that are never merged with an equal one: a variable is itself, and a schedule tells statements apart by address."""
+
+
 def normalise(mod: IRModule) -> str:
-    """The module as compact JSON with canonical variable names (x0, x1, … in the order in which they are met)."""
+    """The module as compact JSON that depends on the computation and on block names only.
+
+    Variables are called x0, x1, … in the order in which they are met. Equal constants, types and expressions become one
+    node, because which of them the compiler happened to share differs between networks.
+    """
     import tvm
 
     graph = json.loads(tvm.ir.save_json(mod))
-    nodes = graph["nodes"]
-    names: dict[int, int] = {}
-    for index, node in enumerate(list(nodes)):
-        if node["type"].endswith(".Var"):
-            if index not in names:
-                names[index] = len(nodes)
-                nodes.append({"type": "ffi.String", "data": f"x{len(names) - 1}"})
-            node["data"]["name"] = names[index]
-    return json.dumps({key: graph[key] for key in ("root_index", "nodes")}, separators=(",", ":"))
+    old = graph["nodes"]
+    nodes: list[dict[str, Any]] = []
+    known: dict[str, int] = {}  # text of a node -> its new index
+    place: dict[int, int] = {}  # old index -> new index
+    variables = 0
+    stack = [(graph["root_index"], False)]
+    while stack:  # children before parents, in the order of the fields
+        index, ready = stack.pop()
+        if index in place:
+            continue
+        if not ready:
+            stack.append((index, True))
+            stack.extend((child, False) for child in reversed(_children(old[index])) if child not in place)
+            continue
+        kind, data = old[index]["type"], old[index].get("data")
+        if isinstance(data, list):
+            data = [place[i] for i in data]
+        elif isinstance(data, dict):
+            data = {f: place[v] if f in _references(kind) and f not in _names(kind) else v for f, v in data.items()}
+        if _names(kind):
+            nodes.append({"type": "ffi.String", "data": f"x{variables}"})
+            data["name"] = len(nodes) - 1
+            variables += 1
+        fresh = {"type": kind} if data is None else {"type": kind, "data": data}
+        text = json.dumps(fresh)
+        if text not in known or kind.rpartition(".")[2] in _OWN_IDENTITY:
+            known[text] = len(nodes)
+            nodes.append(fresh)
+        place[index] = known[text]
+    return json.dumps({"root_index": place[graph["root_index"]], "nodes": nodes}, separators=(",", ":"))
+
+
+def _children(node: dict[str, Any]) -> list[int]:
+    """The nodes that a node refers to, a variable's name left out."""
+    kind, data = node["type"], node.get("data")
+    if isinstance(data, list):
+        return data
+    if isinstance(data, dict):
+        return [v for f, v in data.items() if f in _references(kind) and f not in _names(kind)]
+    return []
+
+
+def _names(kind: str) -> tuple[str, ...]:
+    return ("name",) if kind.endswith(".Var") else ()
+
+
+@functools.cache
+def _references(kind: str) -> frozenset[str]:
+    """The fields of a TVM node type that hold the index of another node; the others hold plain values."""
+    from tvm_ffi import core
+
+    fields: set[str] = set()
+    info = core._lookup_or_register_type_info_from_type_key(kind)
+    while info is not None:
+        fields.update(f.name for f in info.fields or () if json.loads(f.metadata["type_schema"])["type"] not in _PLAIN)
+        info = info.parent_type_info
+    fields.add("__dict__")  # attribute dictionaries
+    return frozenset(fields)
+
+
+_PLAIN = ("int", "bool", "float", "DataType", "dtype", "Device", "None")
 
 
 def load(workload: str) -> IRModule:
@@ -57,8 +120,9 @@ def make_task(mod: IRModule, *, operator: str = "", name: str = "", networks: tu
     main = max(blocks, key=lambda b: (any(r for _, r in b[1]), math.prod(e for e, _ in b[1])))
     shapes = argument_shapes(mod)
     kind = operator or _operator([b[0] for b in blocks], main)
+    inputs = " ".join(_text(s) for s, _ in shapes[: 2 if len(shapes) > 2 else 1])
     return Task(
-        name=name or f"{kind} {' '.join(_text(s) for s, _ in shapes[: 2 if len(shapes) > 2 else 1])} -> {_text(shapes[-1][0])}{_tail(blocks, main)}",
+        name=name or f"{kind} {inputs} -> {_text(shapes[-1][0])}{_tail(blocks, main)}",
         operator=kind,
         format=FORMAT,
         workload=normalise(mod),
@@ -90,8 +154,10 @@ def _operator(names: list[str], main: tuple[str, list[tuple[int, bool]]]) -> str
     reductions = len(main[1]) - spatial
     name = main[0].lower()
     if "conv2d" in name:
-        # a depthwise convolution reduces over its window only, never over channels
-        return "depthwise" if "depthwise" in name or reductions == 2 else "conv2d"
+        # a depthwise convolution reduces over its window, and over one channel at most
+        reduced = [e for e, is_reduced in main[1] if is_reduced]
+        channels = reduced[2] if "nhwc" in name else reduced[0]
+        return "depthwise" if "depthwise" in name or (reductions == 3 and channels == 1) else "conv2d"
     if "matmul" in name or "dense" in name:
         batch = math.prod(e for e, reduced in main[1][: spatial - 2] if not reduced)
         return "batch_matmul" if batch > 1 else "matmul"
@@ -104,9 +170,11 @@ def _operator(names: list[str], main: tuple[str, list[tuple[int, bool]]]) -> str
 
 
 def _tail(blocks: list[tuple[str, list[tuple[int, bool]]]], main: tuple[str, list[tuple[int, bool]]]) -> str:
-    after = [b[0] for b in blocks[blocks.index(main) + 1 :]]
-    words = [n.removeprefix("T_").split("_")[0] if n.startswith("T_") else n for n in after]
-    return " +" + "+".join(words[:4]) if words and len(words) <= 6 else ""
+    """What is fused behind the main block, from the blocks' names: " +add+relu"."""
+    after = [re.sub(r"^T_|_?\d+$", "", name) for name, _ in blocks[blocks.index(main) + 1 :]]
+    words = ["relu" if word == "compute" else word for word in after]  # topi's relu has no name of its own
+    known = {"add", "relu", "maximum", "minimum", "multiply", "divide", "subtract", "tanh", "erf"}
+    return " +" + "+".join(words) if words and known.issuperset(words) else ""
 
 
 def _text(shape: tuple[int, ...]) -> str:
