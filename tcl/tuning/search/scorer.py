@@ -33,11 +33,11 @@ READY = 8
 class Scorer:
     """Scores programs of one task; higher is faster. `model`: "random", "xgb" (no prior) or a saved model's folder."""
 
-    def __init__(self, task: Task, platform: Platform | None, model: str, *, threads: int = 1, seed: int = 0) -> None:
+    def __init__(self, task: Task, platform: Platform | None, model: str, *, seed: int = 0) -> None:
         from tcl.features.context import platform_features, task_features
 
         self.rng = np.random.default_rng(seed)
-        self.seed, self.threads = seed, threads
+        self.seed = seed
         self.blind = model == "random"
         self.prior: CostModel | None = None
         if model not in ("random", "xgb"):
@@ -85,7 +85,7 @@ class Scorer:
         """Train the prior's stand-in for drafts on programs like those it will see (a few thousand)."""
         if self.prior is not None:
             flat, scores = _flat(tokens), self._ask_prior(tokens)
-            self._student = _boost(flat, scores, np.zeros(len(flat)), STUDENT_TREES, self.threads, self.seed)
+            self._student = _boost(flat, scores, np.zeros(len(flat)), STUDENT_TREES, self.seed)
 
     def observe(self, tokens: Tokens, latencies: np.ndarray) -> None:
         """Learn from measured programs: latencies float64 (n,), seconds, NaN for a failure."""
@@ -106,7 +106,7 @@ class Scorer:
         margin = self._margin(self._prior_scores)
         # the fast programs are what the search must tell apart
         weight = 0.25 + np.exp(goal)
-        self._trees = _boost(self._flat, goal, margin, TREES, self.threads, self.seed, weight)
+        self._trees = _boost(self._flat, goal, margin, TREES, self.seed, weight)
 
     def _combine(self, flat: np.ndarray, prior: np.ndarray) -> np.ndarray:
         if self._trees is None:
@@ -138,13 +138,14 @@ def _calibrate(prior: np.ndarray, goal: np.ndarray) -> np.ndarray:
 
 
 def _boost(
-    flat: np.ndarray, goal: np.ndarray, margin: np.ndarray, trees: int, threads: int, seed: int, weight: np.ndarray | None = None
+    flat: np.ndarray, goal: np.ndarray, margin: np.ndarray, trees: int, seed: int, weight: np.ndarray | None = None
 ) -> Any:
+    """Trees on one thread: on so few rows, a second one spends its time waiting for the first."""
     import xgboost
 
-    data = xgboost.QuantileDMatrix(flat, goal, weight=weight, base_margin=margin, nthread=threads)
+    data = xgboost.QuantileDMatrix(flat, goal, weight=weight, base_margin=margin, nthread=1)
     settings = {
         "objective": "reg:squarederror", "max_depth": 6, "eta": 0.12, "subsample": 0.8, "colsample_bytree": 0.6, "min_child_weight": 1.0,
-        "lambda": 1.0, "tree_method": "hist", "nthread": threads, "seed": seed, "base_score": 0.0,
+        "lambda": 1.0, "tree_method": "hist", "nthread": 1, "seed": seed, "base_score": 0.0,
     }  # fmt: skip
     return xgboost.train(settings, data, trees)
