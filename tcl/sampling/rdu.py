@@ -38,7 +38,7 @@ class Rdu(Sampler):
 
     def pick(self, group: Group, budget: int, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         judged: dict[str, np.ndarray] = {}
-        quality = 1.0 + 1e-6 * rng.random(len(group.vectors))
+        quality = 1.0 / rng.exponential(size=len(group.vectors))
         judged["representativeness"] = typicality(group.vectors, self.neighbours)
         quality *= judged["representativeness"] ** self.r
         if group.uncertainty is not None:
