@@ -275,7 +275,7 @@ def test_platform_map_by_folder(tmp_path):
     summary, dataset = run(tmp_path, tmp_path / "logs", platform=PlatformMap.read(tmp_path / "map"))
     assert sorted(dataset.platforms()) == ["nvidia-k80", "nvidia-v100"] and summary.programs == 1 and summary.imported == 2
     (tmp_path / "map.json").write_text('{"v100": {"name": "x", "kind": "cpu"}}')
-    with pytest.raises(UserError, match="names no folder of .*k80"):
+    with pytest.raises(UserError, match=r"names no folder of .*k80"):
         import_logs([tmp_path / "logs"], tmp_path / "e", PlatformMap.read(tmp_path / "map.json"))
     assert not (tmp_path / "e").exists()
 
