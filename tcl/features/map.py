@@ -26,7 +26,7 @@ from tcl.progress import Progress
 from tcl.workspace import workspace
 
 EVERYTHING = "all"
-LIMIT = 200_000
+LIMIT = 250_000
 """Programs on one map unless the caller says otherwise; a larger scope is sampled, and the map says "n of m"."""
 COMPONENTS = 32
 """Principal components that UMAP sees: enough for > 95 % of the variance of the flat features, and neighbours are found sooner."""

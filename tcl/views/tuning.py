@@ -1,0 +1,150 @@
+"""What a tuning run's events (see `tcl.tuning.tune`) look like: one frame, a few figures. Live, replayed or finished, they are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from tcl.views import palette
+from tcl.views.explore import plain
+
+COLUMNS = ("t", "trial", "task", "latency_s", "error", "best_s", "predicted", "program")
+
+
+def measured(events: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a "measured" event: t (seconds at work), trial, task, latency_s (NaN for a failure), error, best_s, predicted, program."""
+    rows = [{c: event.get(c) for c in COLUMNS} for event in events if event.get("kind") == "measured"]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    for column in ("t", "trial", "latency_s", "best_s", "predicted"):
+        frame[column] = pd.to_numeric(frame[column]).astype(float)
+    frame["error"] = frame["error"].fillna("").astype(str)
+    frame["trial"] = np.arange(1, len(frame) + 1)  # of one folder tuned twice, trial numbers go on: the chart begins at 1
+    return frame
+
+
+def tasks(events: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a task, as last told by a "task" event: task, name, operator, weight, trials, best_s, share of the sum."""
+    last: dict[Any, Mapping[str, Any]] = {}
+    for event in events:
+        if event.get("kind") == "task":
+            last[event.get("task")] = event
+    columns = ["task", "name", "operator", "weight", "trials", "best_s"]
+    frame = pd.DataFrame([{c: e.get(c) for c in columns} for e in last.values()], columns=columns)
+    for column in ("weight", "trials", "best_s"):
+        frame[column] = pd.to_numeric(frame[column]).astype(float)
+    whole = (frame["weight"] * frame["best_s"]).sum()
+    frame["share"] = frame["weight"] * frame["best_s"] / whole if whole else np.nan
+    return frame.sort_values("share", ascending=False, ignore_index=True)
+
+
+def best_so_far(frame: pd.DataFrame, weights: Mapping[Any, float] | None = None) -> pd.Series:
+    """Seconds after each row of `measured`: of one task its best latency, of several the weighted sum once each has one."""
+    if frame["task"].nunique() <= 1:
+        return frame["latency_s"].cummin().ffill()
+    wide = frame.pivot_table(index=frame.index, columns="task", values="latency_s", aggfunc="min").reindex(frame.index)
+    wide = wide.cummin().ffill()
+    weight = pd.Series({task: float((weights or {}).get(task, 1.0)) for task in wide.columns})
+    total = (wide * weight).sum(axis=1, skipna=False)
+    return total if len(wide.columns) >= len(weights or {}) else total * np.nan
+
+
+def best_figure(
+    frame: pd.DataFrame, against: str = "trials", references: Mapping[str, float] | None = None, weights: Mapping[Any, float] | None = None
+) -> go.Figure:
+    """Best latency so far against trials or seconds, every measurement as a dot, failures at the top edge.
+
+    Args:
+        frame: `measured`'s.
+        against: "trials" or "seconds".
+        references: name -> seconds, drawn as lines (the untuned program, PyTorch).
+    """
+    figure = go.Figure()
+    x = frame["trial"] if against == "trials" else frame["t"]
+    one = frame["task"].nunique() <= 1
+    best = best_so_far(frame, weights)
+    known = [*frame["latency_s"].dropna(), *best.dropna()] if one else list(best.dropna())
+    references = {k: v for k, v in (references or {}).items() if v}
+    factor, unit = palette.unit_of(np.array([best.dropna().iloc[-1] if best.notna().any() else (known or [1e-3])[-1]]))
+    if one:
+        ok = frame["latency_s"].notna()
+        figure.add_scatter(
+            x=x[ok],
+            y=frame["latency_s"][ok] * factor,
+            mode="markers",
+            name="measured",
+            marker={"size": 5, "color": palette.CATEGORIES[4], "opacity": 0.55},
+            hovertemplate=f"%{{y:.4g}} {unit}<extra></extra>",
+        )
+    failed = frame["error"] != ""
+    if failed.any():
+        top = (max(known) if known else 1e-3) * factor
+        figure.add_scatter(
+            x=x[failed],
+            y=np.full(failed.sum(), top),
+            mode="markers",
+            name="failed",
+            text=frame["error"][failed],
+            marker={"symbol": "x-thin", "size": 7, "line": {"width": 1.5, "color": palette.FAILED}},
+            hovertemplate="%{text}<extra></extra>",
+        )
+    figure.add_scatter(
+        x=x,
+        y=best * factor,
+        mode="lines",
+        name="best" if one else "network, sum of bests",
+        line={"shape": "hv", "width": 2.5, "color": palette.CATEGORIES[0]},
+        hovertemplate=f"best %{{y:.4g}} {unit}<extra></extra>",
+    )
+    for i, (name, latency) in enumerate(references.items()):
+        color = palette.CATEGORIES[[1, 2, 3, 5][i % 4]]
+        text = f"{name} {palette.latency_text(latency)}"
+        figure.add_hline(
+            y=latency * factor, line={"dash": "dot", "width": 1.5, "color": color}, annotation_text=text, annotation_font_color=color
+        )
+    plain(figure, "programs measured" if against == "trials" else "seconds at work", f"latency, {unit} (log)")
+    figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}, margin={"t": 30})
+    figure.update_yaxes(type="log", exponentformat="none", nticks=8)
+    figure.update_xaxes(rangemode="tozero")
+    return figure
+
+
+def predicted_figure(frame: pd.DataFrame) -> go.Figure:
+    """The model's score against the measured latency, the newest dark: one sees the model learn."""
+    both = frame[frame["predicted"].notna() & frame["latency_s"].notna()]
+    factor, unit = palette.unit_of(both["latency_s"].to_numpy())
+    figure = go.Figure()
+    figure.add_scatter(
+        x=both["latency_s"] * factor,
+        y=both["predicted"],
+        mode="markers",
+        showlegend=False,
+        hovertemplate=f"%{{x:.4g}} {unit}, score %{{y:.3g}}<extra></extra>",
+        marker={
+            "size": 6,
+            "color": both["trial"],
+            "colorscale": palette.FASTER_IS_BRIGHT,
+            "opacity": 0.8,
+            "colorbar": {"title": {"text": "trial"}, "thickness": 10},
+        },
+    )
+    plain(figure, f"measured latency, {unit} (log)", "predicted score")
+    figure.update_xaxes(type="log", exponentformat="none", nticks=8)
+    return figure
+
+
+def failures(frame: pd.DataFrame) -> dict[str, int]:
+    """How many failed, by kind, the most frequent first."""
+    return {str(k): int(n) for k, n in frame.loc[frame["error"] != "", "error"].value_counts().items()}
+
+
+def per_minute(frame: pd.DataFrame, window_s: float = 30.0) -> float:
+    """Programs measured a minute over the last `window_s` seconds; 0 for fewer than two."""
+    if len(frame) < 2:
+        return 0.0
+    recent = frame[frame["t"] >= frame["t"].iloc[-1] - window_s]
+    span = float(recent["t"].iloc[-1] - recent["t"].iloc[0])
+    return 60.0 * (len(recent) - 1) / span if span > 0 else 0.0
