@@ -46,9 +46,10 @@ def import_(
 @cli.command()
 def stats(folder: Annotated[Path, typer.Argument(help="The dataset.")], json: JsonFlag = False) -> None:
     """Count platforms, tasks, programs, measurements and failures; answers at once, whatever the size."""
-    from tcl.programs.dataset import Dataset
+    from tcl.programs.manifest import read_manifest
+    from tcl.programs.manifest import stats as count
 
-    found = Dataset.open(folder).stats()
+    found = count(folder, read_manifest(folder))
     if json:
         emit(found)
         return

@@ -28,11 +28,9 @@ from filelock import FileLock
 
 from tcl.errors import UserError
 from tcl.files import write_json
+from tcl.programs.manifest import FORMAT, MANIFEST, read_manifest, stats
 from tcl.programs.schema import TABLES, tasks_from_table
 from tcl.programs.types import Platform, Task
-
-MANIFEST = "dataset.json"
-FORMAT = 1
 
 
 class Dataset:
@@ -45,18 +43,7 @@ class Dataset:
     @classmethod
     def open(cls, path: str | Path) -> Dataset:
         path = Path(path)
-        try:
-            manifest = json.loads((path / MANIFEST).read_text())
-        except (FileNotFoundError, NotADirectoryError):
-            raise UserError(
-                f"{path} is not a dataset: it has no {MANIFEST}.",
-                hint="Make one with `tcl data import` or `tcl collect`, or name the folder that holds one.",
-            ) from None
-        except (ValueError, OSError) as error:
-            raise UserError(f"{path / MANIFEST} cannot be read: {error}.") from None
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise UserError(f"{path} was written in another format than this version reads (format {FORMAT}).")
-        return cls(path, manifest)
+        return cls(path, read_manifest(path))
 
     @classmethod
     def create(cls, path: str | Path, description: str = "") -> Dataset:
@@ -156,23 +143,7 @@ class Dataset:
 
     def stats(self) -> dict[str, Any]:
         """Counts from the manifest's running totals, so that a million records answer at once."""
-        totals = self.manifest["totals"]
-        platforms = totals.get("by_platform", {})
-        failures: dict[str, int] = {}
-        for counts in platforms.values():
-            for kind, n in counts["failures"].items():
-                failures[kind] = failures.get(kind, 0) + n
-        return {
-            "platforms": len(self.platforms()),
-            "tasks": totals.get("tasks", 0),
-            "programs": totals.get("programs", 0),
-            "measurements": sum(c["measurements"] for c in platforms.values()),
-            "failures": sum(failures.values()),
-            "failures_by_kind": failures,
-            "by_platform": platforms,
-            "by_operator": totals.get("by_operator", {}),
-            "description": self.manifest.get("description", ""),
-        }
+        return stats(self.path, self.manifest)
 
 
 def label_frame(rows: pd.DataFrame) -> pd.DataFrame:

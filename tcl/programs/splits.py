@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from tcl.errors import UserError
-from tcl.programs.dataset import write_json
+from tcl.files import write_json
 from tcl.programs.types import content_id, format_id, parse_id
 
 PARTS = ("train", "valid", "test")

@@ -27,8 +27,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from tcl.programs.dataset import MANIFEST, Dataset, write_json
+from tcl.files import write_json
+from tcl.programs.dataset import Dataset
 from tcl.programs.id_index import IdIndex, load_run, save_run
+from tcl.programs.manifest import MANIFEST
 from tcl.programs.part_writer import ROWS_A_PART, PartWriter
 from tcl.programs.schema import TABLES, measurements_table, programs_table, tasks_table
 from tcl.programs.types import Measurement, Platform, Program, Task, content_id

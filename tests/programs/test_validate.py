@@ -7,7 +7,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tcl.programs.dataset import MANIFEST, Dataset
+from tcl.programs.dataset import Dataset
+from tcl.programs.manifest import MANIFEST
 from tcl.programs.types import Measurement, Platform, Program, Task
 from tcl.programs.validate import validate
 from tcl.programs.writer import Writer
