@@ -16,6 +16,7 @@ Here worker processes stay warm, compile in memory (LLVM's JIT) and run what the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -60,11 +61,12 @@ class MeasureStats:
 
 
 class _Died(Exception):
-    """The worker ended or was killed while it worked on a request."""
+    """The worker ended or was killed while it worked on a request. `stalled`: killed over time though it hardly computed."""
 
-    def __init__(self, kind: str, detail: str) -> None:
+    def __init__(self, kind: str, detail: str, stalled: bool = False) -> None:
         super().__init__(detail)
         self.kind = kind
+        self.stalled = stalled
 
 
 class _Process:
@@ -89,6 +91,8 @@ class _Process:
         self.current: Program | None = None
         self.deadline = 0.0
         self.ready = False
+        self._asked = time.monotonic()  # when the last request was sent, and the processor time used until then
+        self._used = 0.0
 
     def wait_ready(self) -> None:
         if not self.ready:
@@ -96,18 +100,21 @@ class _Process:
             self.ready = "ready" in answer
 
     def request(self, **message: Any) -> None:
-        try:
+        self._asked = time.monotonic()
+        self._used = self._cpu_s()
+        with contextlib.suppress(OSError):  # it died since its last answer; the next `answer` says how
             send(self.process.stdin, message)
-        except OSError:  # it died since its last answer; the next `answer` says how
-            pass
 
     def answer(self, deadline: float, kind: str) -> dict[str, Any]:
         """The next answer; `kind` is what a crash counts as. Raises _Died."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             if not selector.select(max(0.0, deadline - time.monotonic())):
+                waited = time.monotonic() - self._asked
+                stalled = self._cpu_s() - self._used < 0.6 * waited
                 self.kill()
-                raise _Died(kind.replace("error", "timeout") if kind != "unknown_error" else kind, "killed: over its time limit")
+                timeout = kind.replace("error", "timeout") if kind != "unknown_error" else kind
+                raise _Died(timeout, f"killed after {waited:.1f} s", stalled)
         message = receive(self.process.stdout)
         if message is None:
             code = self.process.wait()
@@ -126,6 +133,16 @@ class _Process:
             self.call(60.0, "unknown_error", do="task", task=task_id, workload=workload)
             self.tasks.add(task_id)
 
+    def _cpu_s(self) -> float:
+        """Processor time the worker has used, seconds."""
+        import psutil
+
+        try:
+            times = psutil.Process(self.process.pid).cpu_times()
+        except psutil.NoSuchProcess:
+            return 0.0
+        return times.user + times.system
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -133,10 +150,8 @@ class _Process:
     def close(self) -> None:
         self.kill()
         for stream in (self.process.stdin, self.process.stdout, self.errors):
-            try:
+            with contextlib.suppress(OSError):
                 stream.close()
-            except OSError:
-                pass
 
     def _stderr_tail(self) -> str:
         self.errors.seek(0, os.SEEK_END)
@@ -167,7 +182,7 @@ class Measurer:
         repeat_s: float = 0.005,
         cutoff: float = 10.0,
         budget_s: float = 0.25,
-        build_timeout_s: float = 20.0,
+        build_timeout_s: float = 8.0,
         run_timeout_s: float = 5.0,
         memory_bytes: int | None = None,
     ) -> None:
@@ -218,8 +233,8 @@ class Measurer:
                 Measurement.now(
                     program=program.id, task=task.id, platform=platform.name, costs_s=tuple(outcome.get("costs", ())),
                     error=outcome.get("failed", ""), detail=outcome.get("detail", ""), source=source,
-                )  # fmt: skip
-            )
+                )
+            )  # fmt: skip
         return measurements
 
     def check(self, platform: Platform, task: Task, program: Program) -> float:
@@ -269,14 +284,9 @@ class Measurer:
         begin = time.monotonic()
         queue = deque(programs)
         while queue or any(w.current for w in self._workers):
-            for index, worker in enumerate(self._workers):
+            for worker in list(self._workers):
                 if worker.current is None and queue:
-                    try:
-                        self._prepare(worker, task)
-                    except _Died:
-                        queue.extend(worker.built)
-                        worker = self._restart(worker)
-                        self._prepare(worker, task)
+                    self._prepare(worker, task)
                     worker.current = queue.popleft()
                     worker.deadline = time.monotonic() + self.build_timeout_s
                     worker.request(
@@ -288,7 +298,7 @@ class Measurer:
                 try:
                     answer = worker.answer(worker.deadline, "build_error")
                 except _Died as death:
-                    if self._is_convicted(program):
+                    if self._is_convicted(program, death):
                         found[program.id] = {"failed": death.kind, "detail": str(death)}
                     else:
                         queue.append(program)
@@ -326,7 +336,7 @@ class Measurer:
                         repeat_s=self.repeat_s, best_s=self.best.get(place, 0.0), cutoff=self.cutoff, budget_s=self.budget_s,
                     )  # fmt: skip
                 except _Died as death:
-                    if self._is_convicted(program):
+                    if self._is_convicted(program, death):
                         found[program.id] = {"failed": death.kind, "detail": str(death)}
                     self._restart(worker)
                     break
@@ -335,9 +345,10 @@ class Measurer:
                     self.best[place] = min(self.best.get(place, float("inf")), statistics.median(answer["costs"]))
         self.stats.run_s += time.monotonic() - begin
 
-    def _is_convicted(self, program: Program) -> bool:
-        """Whether the program cost a worker's life before: the first time may have been bad luck (a stalled machine)."""
-        if program.id in self._suspects:
+    def _is_convicted(self, program: Program, death: _Died) -> bool:
+        """Whether the program is to blame. A worker that ran out of time while it computed is proof; anything else must
+        happen twice, for the first time may have been bad luck (a stalled machine, another process that took the memory)."""
+        if program.id in self._suspects or (death.kind.endswith("timeout") and not death.stalled):
             return True
         self._suspects.add(program.id)
         return False
@@ -353,8 +364,9 @@ class Measurer:
                 if REFERENCE not in worker.tasks:
                     self._build_reference(worker)
                 answer = worker.call(
-                    10.0, "run_error", do="run", task=REFERENCE, key=REFERENCE, repeats=5, repeat_s=0.005, best_s=0.0, cutoff=10.0, budget_s=1.0
-                )
+                    10.0, "run_error", do="run", task=REFERENCE, key=REFERENCE,
+                    repeats=5, repeat_s=0.005, best_s=0.0, cutoff=10.0, budget_s=1.0,
+                )  # fmt: skip
                 self.reference_s.append(statistics.median(answer["costs"]))
                 return self.reference_s[-1]
             except _Died:

@@ -115,10 +115,19 @@ OPERATORS: dict[str, Operator] = {
         "layer_norm", ("M", "N"), lambda m, n: [(m, n), (n,), (n,)], _layer_norm,
         lambda x, m, n: _functional().layer_norm(x[0], (n,), x[1], x[2], 1e-5),
     ),
-    "sum": Operator("reduction", ("M", "N"), lambda m, n: [(m, n)], lambda x, *_: _topi().sum(x[0], axis=1), lambda x, *_: x[0].sum(1)),
-    "relu": Operator("elementwise", ("M", "N"), lambda m, n: [(m, n)], lambda x, *_: _topi().nn.relu(x[0]), lambda x, *_: _functional().relu(x[0])),
+    "sum": Operator(  # over each row
+        "reduction", ("M", "N"), lambda m, n: [(m, n)],
+        lambda x, *_: _topi().sum(x[0], axis=1), lambda x, *_: x[0].sum(1),
+    ),
+    "relu": Operator(
+        "elementwise", ("M", "N"), lambda m, n: [(m, n)],
+        lambda x, *_: _topi().nn.relu(x[0]), lambda x, *_: _functional().relu(x[0]),
+    ),
     "gelu": Operator("elementwise", ("M", "N"), lambda m, n: [(m, n)], _gelu, lambda x, *_: _functional().gelu(x[0])),
-    "add": Operator("elementwise", ("M", "N"), lambda m, n: [(m, n), (m, n)], lambda x, *_: _topi().add(x[0], x[1]), lambda x, *_: x[0] + x[1]),
+    "add": Operator(
+        "elementwise", ("M", "N"), lambda m, n: [(m, n), (m, n)],
+        lambda x, *_: _topi().add(x[0], x[1]), lambda x, *_: x[0] + x[1],
+    ),
     "transpose": Operator(
         "data_movement", ("M", "N"), lambda m, n: [(m, n)],
         lambda x, *_: _topi().transpose(x[0]), lambda x, *_: x[0].t().contiguous(),
@@ -153,8 +162,8 @@ def parse(spec: str) -> tuple[Operator, tuple[int, ...]]:
             raise UserError(f"{spec!r}: {parameter} cannot be {value}.", hint=f"The form is {form}.")
     named = dict(zip(operator.parameters, values, strict=True))
     for size, window in (("H", "KH"), ("W", "KW"), ("H", "K"), ("W", "K")):
-        if size in named and window in named and named[size] + 2 * named["pad"] < named[window] and "pad" in named:
-            raise UserError(f"{spec!r}: the window ({window}={named[window]}) is larger than the padded image ({size}={named[size]}, pad={named['pad']}).")
+        if "pad" in named and window in named and named[size] + 2 * named["pad"] < named[window]:
+            raise UserError(f"{spec!r}: the window ({window}={named[window]}) is larger than the padded image ({size}={named[size]}).")
     if operator.kind == "pooling" and 2 * named["pad"] > named["K"]:
         raise UserError(f"{spec!r}: the padding of a pool is at most half its window.")
     if any(math.prod(shape) >= LARGEST for shape in operator.shapes(*values)):

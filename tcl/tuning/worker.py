@@ -73,8 +73,9 @@ class Worker:
 
     def build(self, task: str, target: str, key: str, schedule: str) -> dict[str, Any]:
         """Compile a schedule of `task` ("" = unscheduled, "reference" = the reference program) in this process."""
-        from tcl.tuning.design_space import Applier, InvalidSchedule
         from tvm.target import Target
+
+        from tcl.tuning.design_space import Applier, InvalidSchedule
 
         started = time.perf_counter()
         if (task, target) not in self.appliers:
@@ -156,6 +157,7 @@ class Worker:
         """Random inputs, made once per task and shared by its candidates. Floats lie in [0.1, 1): no denormal numbers, no
         square root of a negative variance; integers are 0 or 1, which index any table."""
         import tvm
+
         from tcl.tuning.workload import argument_shapes
 
         if task not in self.arguments:

@@ -13,7 +13,6 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from tcl.programs.metaschedule_text import module_text
 from tcl.programs.types import NetworkUse, Task
 
 if TYPE_CHECKING:
