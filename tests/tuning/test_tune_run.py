@@ -1,0 +1,220 @@
+"""`tcl tune` on an operator: what it returns, that it resumes and stops, that a wrong kernel never wins, that exports run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tcl.errors import UserError
+from tcl.programs.dataset import Dataset
+from tcl.programs.types import Measurement, Program
+from tcl.progress import Progress, Stopped
+from tcl.tuning.check import check, largest_error
+from tcl.tuning.design_space import module, sample_programs, schedule_text
+from tcl.tuning.journal import FINAL, RANDOM, SEARCH, Journal
+from tcl.tuning.measure import Measurer
+from tcl.tuning.operators import operator_task
+from tcl.tuning.targets import platform_for
+from tcl.tuning.tune import Run, best_trial, default_folder, tune
+
+pytestmark = pytest.mark.tvm
+SPEC = "matmul:64,64,64"
+
+
+class Recorder(Progress):
+    """Keeps events; asks to stop after so many batches."""
+
+    def __init__(self, batches: int = 10**9) -> None:
+        self.events: list[tuple[str, dict]] = []
+        self.batches = batches
+
+    def event(self, kind, **data):
+        json.dumps(data, allow_nan=False)  # an event must be plain JSON data
+        self.events.append((kind, data))
+
+    def check(self):
+        self.batches -= 1
+        if self.batches < 0:
+            raise Stopped
+
+    def of(self, kind):
+        return [data for k, data in self.events if k == kind]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tune") / "out"
+    recorder = Recorder()
+    return folder, recorder, tune(SPEC, trials=40, out=folder, model="xgb", strategy="decisions", progress=recorder)
+
+
+def test_result(tuned):
+    folder, recorder, result = tuned
+    assert result["trials"] == 40 and result["measured"] + sum(result["failed"].values()) == 40
+    assert result["correct"] is True and result["max_error"] < 1e-3
+    assert 0 < result["best_latency_s"] <= result["median_measured_latency_s"] <= result["untuned_latency_s"]
+    assert result["pytorch_latency_s"] > 0 and result["seconds"] > 0 and result["scored"] > 1000
+    assert recorder.of("result")[-1]["best_latency_s"] == result["best_latency_s"]
+    measured = recorder.of("measured")
+    assert [m["trial"] for m in measured] == list(range(1, 41))
+    assert {m["random"] for m in measured} == {True, False}
+    assert all((m["predicted"] is None) == m["random"] for m in measured)
+    assert [p["name"] for p in recorder.of("phase")] == ["tasks", "baselines", "search", "final", "export"]
+    rows = Dataset.open(folder).measurements()
+    assert rows[rows["source"].isin([RANDOM, SEARCH])]["program"].nunique() == 40
+
+
+def test_exports_run_in_a_fresh_process(tuned):
+    _, _, result = tuned
+    done = subprocess.run([sys.executable, result["export"]["snippet"]], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "largest relative error" in done.stdout
+
+
+def test_stock_tvm_loads_the_database(tuned):
+    from tvm import s_tir, target
+    from tvm.s_tir.meta_schedule.database import JSONDatabase
+
+    _, _, result = tuned
+    database = JSONDatabase(work_dir=result["export"]["folder"])
+    mod = module(operator_task(SPEC))
+    schedule = database.query_schedule(mod, target.Target(json.loads(platform_for("native").target)), "main")
+    assert isinstance(schedule, s_tir.Schedule)
+    assert "T.parallel" in schedule.mod.script() or "vectorized" in schedule.mod.script()
+
+
+def test_goes_on_where_it_was(tmp_path):
+    first = Recorder(batches=1)
+    stopped = tune(SPEC, trials=32, out=tmp_path / "out", model="random", strategy="random", export=False, progress=first)
+    assert stopped["stopped"] and stopped["trials"] == 16 and stopped["correct"]
+    before = set(Dataset.open(tmp_path / "out").programs()["program"])
+    second = Recorder()
+    result = tune(SPEC, trials=32, out=tmp_path / "out", model="random", strategy="random", export=False, progress=second)
+    assert not result["stopped"] and result["trials"] == 32
+    assert [m["trial"] for m in second.of("measured")] == list(range(17, 33))
+    assert before < set(Dataset.open(tmp_path / "out").programs()["program"])
+    third = Recorder()
+    again = tune(SPEC, trials=32, out=tmp_path / "out", model="random", strategy="random", export=False, progress=third)
+    assert again["trials"] == 32 and not third.of("measured")
+
+    warm = Recorder()
+    result = tune(
+        SPEC, trials=16, out=tmp_path / "warm", model="xgb", strategy="decisions", warm_start=tmp_path / "out", export=False, progress=warm
+    )
+    assert result["trials"] == 16
+    assert any(not m["random"] for m in warm.of("measured"))  # the earlier records teach the model from the first batch on
+    assert not {m["program"] for m in warm.of("measured")} & {m["program"] for m in first.of("measured") + second.of("measured")}
+
+
+def test_a_killed_run_keeps_every_finished_batch(tmp_path):
+    code = f"from pathlib import Path; from tcl.tuning.tune import tune; tune({SPEC!r}, trials=200, out=Path({str(tmp_path / 'out')!r}), model='random', strategy='random')"
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(1200):
+            if process.poll() is not None:
+                pytest.fail("the run ended by itself")
+            if (tmp_path / "out" / "dataset.json").exists() and Dataset.open(tmp_path / "out").stats()["measurements"] >= 16:
+                break
+            try:
+                process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+    finally:
+        process.kill()
+        process.wait()
+    kept = Dataset.open(tmp_path / "out").stats()["measurements"]
+    assert kept >= 16 and kept % 16 == 0
+    assert Journal(tmp_path / "out", platform_for("native"), [operator_task(SPEC)]).count() == kept
+
+
+def half_precision(task) -> Program:
+    """A program that TVM accepts and whose output is wrong: it sums in float16."""
+    from tvm.s_tir import Schedule
+
+    schedule = Schedule(module(task))
+    block = schedule.get_sblock("matmul")
+    schedule.cache_write(block, 0, "global")
+    schedule.unsafe_set_dtype(block, 0, "float16")
+    return Program(task.id, schedule_text(schedule.trace))
+
+
+def test_a_wrong_kernel_is_never_the_best(tmp_path):
+    from tcl.tuning.subject import subject
+
+    spec = "matmul:64,64,2048"
+    what, platform = subject(spec), platform_for("native")
+    (task,) = what.tasks
+    good, wrong = sample_programs(task, json.loads(platform.target), 1, seed=1)[0], half_precision(task)
+    journal = Journal(tmp_path / "out", platform, [task])
+    with Measurer(workers=1) as measurer:
+        assert check(measurer, platform, task, good, spec).correct
+        assert not check(measurer, platform, task, wrong, spec).correct
+        journal.add([good], measurer.measure(platform, task, [good], source=RANDOM))
+        for at in range(5):  # recorded as by far the fastest
+            m = Measurement(wrong.id, task.id, platform.name, (1e-9,), measured_at=1.0 + at, source=SEARCH)
+            journal.add([wrong], [m])
+        assert journal.ranked(task)[0].program == wrong
+        run = Run(what, platform, journal, 2, "random", "random", 0, Progress(), measurer)
+        trial, verdict = best_trial(run, task)
+    assert trial.program == good and verdict.correct
+    assert journal.failures() == {"wrong_output": 1}
+    again = Journal(tmp_path / "out", platform, [task])
+    assert [t.program for t in again.ranked(task)] == [good]
+    assert (Dataset.open(tmp_path / "out").measurements()["source"] == FINAL).any()
+
+
+def test_checks_against_pytorch_too(tmp_path):
+    """A task that is not what its name says agrees with itself, but not with PyTorch."""
+    task, platform = operator_task("add:64,64"), platform_for("native")
+    program = sample_programs(task, json.loads(platform.target), 1)[0]
+    with Measurer(workers=1) as measurer:
+        verdict = check(measurer, platform, task, program, SPEC)
+    assert verdict.unscheduled < 1e-6 and verdict.pytorch > 0.1 and not verdict.correct
+
+
+def test_largest_error():
+    ones = np.ones(3, np.float32)
+    assert largest_error(ones, ones) == 0
+    assert largest_error(np.array([1, 1, np.nan], np.float32), ones) == float("inf")
+    assert largest_error(ones[:2], ones) == float("inf")
+    assert largest_error(np.array([10.0, 11.0]), np.array([10.0, 10.0])) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"text": "resnet81"}, "resnet18"),
+        ({"text": "matmull:3,3,3"}, "not an operator"),
+        ({"text": "matmul:3,3"}, "2 numbers instead of 3"),
+        ({"text": "nothing/like/this.onnx"}, "cannot be tuned"),
+        ({"profile": "z80"}, "not a target"),
+        ({"profile": "cuda:sm_80"}, "cannot be tuned here"),
+        ({"model": "no/such/folder"}, "not a saved model"),
+        ({"strategy": "magic"}, "no search strategy"),
+        ({"trials": 0}, "too few"),
+    ],
+)
+def test_user_mistakes(kwargs, message, tmp_path):
+    settings = {"text": SPEC, "trials": 4, "out": tmp_path / "out"} | kwargs
+    with pytest.raises(UserError) as error:
+        tune(settings.pop("text"), **settings)
+    assert message in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_no_dataset_is_refused(tmp_path):
+    (tmp_path / "photo.jpg").write_text("")
+    with pytest.raises(UserError, match="not a dataset"):
+        tune(SPEC, trials=4, out=tmp_path)
+
+
+def test_default_folder_depends_on_the_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("TCL_WORKSPACE", str(tmp_path))
+    one = default_folder(SPEC, "xgb", "tvm", "native", 0)
+    assert one == default_folder(SPEC, "xgb", "tvm", "native", 0) and one.parent == Path(tmp_path) / "tuning"
+    assert len({one, default_folder(SPEC, "xgb", "tvm", "native", 1), default_folder(SPEC, "random", "tvm", "native", 0)}) == 3

@@ -1,0 +1,171 @@
+"""Search strategies: arrays that mean the same as TVM's traces, and the template that every strategy must pass."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import tvm
+
+from tcl.errors import UserError
+from tcl.programs.types import Program
+from tcl.tuning.allocate import Account, gain, next_task
+from tcl.tuning.design_space import Applier, apply, module, sample_programs
+from tcl.tuning.operators import operator_task
+from tcl.tuning.search import evolutionary
+from tcl.tuning.search.base import STRATEGIES, WARM_UP, make
+from tcl.tuning.search.decisions import split
+from tcl.tuning.search.scorer import Scorer
+from tcl.tuning.search.space import Space, tilings
+from tcl.tuning.targets import platform_for
+
+pytestmark = pytest.mark.tvm
+OPERATORS = ["matmul:96,64,32", "softmax:32,100", "conv2d:1,8,14,14,16,3,3,1,1", "relu:30,50"]
+
+
+@pytest.fixture(scope="module")
+def platform():
+    return platform_for("native")
+
+
+@pytest.fixture(scope="module")
+def target(platform):
+    return json.loads(platform.target)
+
+
+def spaces_of(task, target, n=40):
+    rng = np.random.default_rng(0)
+    groups = {}
+    for program in sample_programs(task, target, n, seed=3):
+        head, decisions = split(program.schedule)
+        groups.setdefault(head, []).append(decisions)
+    return [(Space(json.loads(head), found, rng), found) for head, found in groups.items()]
+
+
+@pytest.mark.parametrize(("extent", "parts", "innermost"), [(1, 4, 64), (12, 2, 64), (256, 4, 64), (97, 2, 64), (128, 2, 8)])
+def test_tilings_are_all_and_only_the_factorisations(extent, parts, innermost):
+    found = tilings(extent, parts, innermost)
+    grid = np.stack(np.meshgrid(*[[d for d in range(1, extent + 1) if extent % d == 0]] * parts), axis=-1).reshape(-1, parts)
+    expected = grid[(grid.prod(axis=1) == extent) & (grid[:, -1] <= innermost)]
+    assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, expected.tolist()))
+
+
+@pytest.mark.parametrize("spec", OPERATORS)
+def test_genes_are_the_programs(spec, target):
+    task = operator_task(spec)
+    for space, found in spaces_of(task, target):
+        for decisions in found:
+            gene = space.gene(decisions)
+            text = space.text(gene)
+            assert json.loads(text) == [space.instructions, decisions]
+            direct, read = space.tokens(gene[None]), Scorer.tokens([text])
+            assert (direct.kind == read.kind).all() and (direct.length == read.length).all()
+            np.testing.assert_array_equal(direct.numbers, read.numbers)
+
+
+@pytest.mark.parametrize("spec", ["matmul:96,64,32", "dense:8,12,32"])
+def test_mutants_and_children_are_valid(spec, target):
+    task = operator_task(spec)
+    rng = np.random.default_rng(1)
+    applier = Applier(module(task), tvm.target.Target(target))
+    for space, _ in spaces_of(task, target):
+        parents = space.draw(64, rng)
+        mutants = space.mutate(parents, rng)
+        changed = (mutants != parents).sum(axis=1)
+        assert changed.max() <= 2 and (changed > 0).mean() > 0.4
+        children = space.cross(parents, parents[::-1], rng)
+        assert ((children == parents) | (children == parents[::-1])).all()
+        if any(slot.kind == "location" for slot in space.slots):
+            continue  # TVM judges those: the search asks it before it proposes them
+        for gene in mutants[:4]:
+            applier.schedule(space.text(gene))
+
+
+def test_a_step_moves_one_prime_factor(target):
+    ((space, _), *_) = spaces_of(operator_task("matmul:96,64,32"), target)
+    slot = space.slots[0]
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, len(slot.choices), 500)
+    before, after = slot.choices[rows], slot.choices[slot.step(rows, rng)]
+    assert (after.prod(axis=1) == 96).all()
+    assert set((before != after).sum(axis=1).tolist()) == {0, 2}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("model", ["random", "xgb"])
+def test_template(strategy, model, platform, target, monkeypatch):
+    """Distinct programs, never proposed again, valid for the task; the first ones random until the model knows something."""
+    monkeypatch.setattr(evolutionary, "POPULATION", 64)  # TVM lowers every candidate
+    task = operator_task("matmul:96,64,32")
+    search = make(strategy, task, target, model, platform=platform, seed=3)
+    seen = set()
+    for _ in range(3):
+        batch = search.propose(WARM_UP)
+        ids = {p.program.id for p in batch}
+        assert len(ids) == len(batch) == WARM_UP and not ids & seen
+        assert all(p.score is None or math.isfinite(p.score) for p in batch)
+        apply(task, batch[0].program, target)
+        if not seen and model == "xgb":
+            assert all(p.random for p in batch)
+        seen |= ids
+        # a made-up latency that a model can learn, with a failure in each batch
+        latencies = [1e-3 * (1 + i % 5) for i in range(len(batch) - 1)] + [math.nan]
+        search.observe([p.program for p in batch], latencies)
+    assert any(p.random for p in batch)
+    assert any(not p.random for p in batch) == (strategy != "random")
+    assert (search.scored > 0) == (strategy != "random")
+
+
+def test_a_small_space_is_exhausted_without_an_error(platform, target):
+    search = make("decisions", operator_task("relu:2,3"), target, "xgb", platform=platform)
+    total = 0
+    for _ in range(12):
+        batch = search.propose(16)
+        if not batch:
+            break
+        total += len(batch)
+        search.observe([p.program for p in batch], [1e-6 * (i + 1) for i in range(len(batch))])
+    assert not batch and total > 0
+
+
+def test_decisions_find_what_a_known_rule_favours(platform, target):
+    """With latencies that depend on one tiling only, the search must concentrate on the fast one."""
+    task = operator_task("matmul:256,256,256")
+
+    def latency(program: Program) -> float:
+        _, decisions = split(program.schedule)
+        inner = next(v[-1] for _, v in decisions[1:] if isinstance(v, list))
+        return 1e-3 * (1 + abs(math.log2(inner) - 4))
+
+    search = make("decisions", task, target, "xgb", platform=platform, seed=1)
+    chosen = []
+    for _ in range(4):
+        batch = search.propose(16)
+        search.observe([p.program for p in batch], [latency(p.program) for p in batch])
+        chosen = [latency(p.program) for p in batch if not p.random]
+    assert np.mean(chosen) < 1.5e-3
+
+
+def test_unknown_strategy_and_model(platform, target, tmp_path):
+    task = operator_task("relu:2,3")
+    with pytest.raises(UserError, match="no search strategy"):
+        make("magic", task, target, "xgb")
+    with pytest.raises(UserError, match="not a saved model"):
+        make("decisions", task, target, str(tmp_path), platform=platform)
+
+
+def test_trials_go_where_the_gain_is():
+    big, small = operator_task("matmul:256,256,256"), operator_task("relu:8,8")
+    accounts = [Account(small, 1.0), Account(big, 2.0)]
+    assert next_task(accounts) is accounts[1]  # the largest share of the work first
+    accounts[1].add(8, 1e-3)
+    assert next_task(accounts) is accounts[0]  # then each once
+    accounts[0].add(8, 1e-5)
+    assert next_task(accounts) is accounts[1]
+    assert gain(accounts[1]) == pytest.approx(2.0 * 1e-3 / 8)
+    accounts[1].exhausted = True
+    assert next_task(accounts) is accounts[0]
+    accounts[0].exhausted = True
+    assert next_task(accounts) is None
