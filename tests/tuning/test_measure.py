@@ -1,0 +1,106 @@
+"""The measurer against real programs, and against candidates that crash, hang, eat memory or compute something else."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+
+from tcl.programs.types import Program
+from tcl.tuning.design_space import sample_programs
+from tcl.tuning.measure import Measurer
+from tcl.tuning.operators import operator_task
+from tcl.tuning.targets import host_target, platform_for
+
+pytestmark = pytest.mark.tvm
+
+
+@pytest.fixture(scope="module")
+def measurer():
+    with Measurer(build_timeout_s=30.0, run_timeout_s=3.0) as warm:
+        yield warm
+
+
+@pytest.fixture(scope="module")
+def task():
+    return operator_task("matmul:64,64,64")
+
+
+@pytest.fixture(scope="module")
+def programs(task):
+    return sample_programs(task, host_target(), 6, seed=3)
+
+
+def test_measures_every_program_with_repeats(measurer, task, programs):
+    rows = measurer.measure(platform_for("native"), task, programs, source="test")
+    assert [r.program for r in rows] == [p.id for p in programs]
+    assert all(not r.error for r in rows)
+    assert max(len(r.costs_s) for r in rows) == 5
+    # 0.5 MFLOP: between a microsecond and 50 ms on anything that runs this
+    assert all(1e-6 < r.latency_s < 0.05 for r in rows)
+    assert len(measurer.reference_s) >= 2
+
+
+def test_output_check_accepts_right_and_rejects_wrong(measurer, task, programs):
+    platform = platform_for("native")
+    assert measurer.check(platform, task, programs[0]) < 1e-5
+    skipped = json.loads(programs[0].schedule)
+    skipped[0].append(["ComputeInline", ["b0"], [], []])  # a reduction cannot be inlined
+    assert measurer.check(platform, task, Program(task.id, json.dumps(skipped))) == float("inf")
+
+
+def test_invalid_schedule_costs_only_itself(measurer, task, programs):
+    broken = Program(task.id, '[[["GetSBlock",[],["no such block","main"],["b0"]]],[]]')
+    rows = measurer.measure(platform_for("native"), task, [programs[0], broken, programs[1]])
+    assert [r.error for r in rows] == ["", "invalid_schedule", ""]
+
+
+@pytest.mark.parametrize(("code", "kind"), [("os.kill(os.getpid(), 11)", "run_error"), ("time.sleep(60)", "run_timeout")])
+def test_a_dying_worker_costs_only_its_candidate(monkeypatch, tmp_path, task, programs, code, kind):
+    """A real worker that really dies, or hangs, whenever it runs one particular program."""
+    from tcl.programs.types import format_id
+
+    victim = format_id(programs[2].id)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys, time\n"
+        "if 'tcl.tuning.worker' in ' '.join(sys.orig_argv):\n"
+        "    import tcl.tuning.worker as w\n"
+        "    class Deadly(w.Worker):\n"
+        "        def run(self, **k):\n"
+        f"            if k['key'] == {victim!r}: {code}\n"
+        "            return super().run(**k)\n"
+        "    w.Worker = Deadly\n"
+        "    w.main()\n"
+        "    sys.exit()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Measurer(workers=2, run_timeout_s=2.0, build_timeout_s=30.0) as measurer:
+        rows = measurer.measure(platform_for("native"), task, programs)
+        assert [r.error for r in rows] == ["", "", kind, "", "", ""]
+        assert measurer.stats.restarts >= 2  # the second death convicts (a loaded machine may stall another candidate once)
+
+
+def test_a_memory_eater_costs_only_itself(task, programs):
+    """More memory than the worker may map: the failure has its kind, the next task still runs."""
+    big = operator_task("add:16384,16384")  # three tensors of 1 GiB
+    with Measurer(workers=1, memory_bytes=1 << 30, build_timeout_s=30.0) as measurer:
+        rows = measurer.measure(platform_for("native"), big, [Program(big.id, "")])
+        assert rows[0].error == "out_of_memory"
+        assert not measurer.measure(platform_for("native"), task, programs[:1])[0].error
+
+
+def test_same_program_on_every_profile(measurer, task, programs):
+    """One pool for all instruction sets: each profile builds and runs the same schedules, and computes the same."""
+    from tcl.tuning.targets import available_profiles
+
+    for profile in available_profiles():
+        rows = measurer.measure(platform_for(profile), task, programs[:3])
+        assert all(not r.error for r in rows), profile
+        assert measurer.check(platform_for(profile), task, programs[0]) < 1e-5
+
+
+def test_repeats_agree(measurer, task, programs):
+    first = measurer.measure(platform_for("native"), task, programs)
+    spread = [max(r.costs_s) / min(r.costs_s) for r in first if len(r.costs_s) > 1]
+    assert spread and statistics.median(spread) < 2
