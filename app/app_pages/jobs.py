@@ -1,0 +1,107 @@
+"""Jobs: everything that runs or ran in the background."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from app.job_view import best_value, head, result_view, tuning_view
+from app.shared import ago, reproduce
+from tcl.jobs.store import ALIVE, ENDED, Job, all_jobs
+from tcl.progress import format_seconds
+
+
+def rows_of(jobs: list[Job]) -> pd.DataFrame:
+    rows = []
+    for job in jobs:
+        row = job.summary()
+        left = row["left_s"]
+        rows.append(
+            {
+                "job": row["title"] or row["command"],
+                "state": row["state"],
+                "progress": row["done"] / row["total"] if row["total"] else None,
+                "best": best_value(job),
+                "left": format_seconds(max(round(left), 1)) if left is not None else "",
+                "at work": format_seconds(max(row["active_s"], 0.1)),
+                "started": ago(row["created"]),
+                "id": job.id[-4:],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def remove_ended(jobs: list[Job]) -> None:
+    for job in jobs:
+        job.remove()
+    st.toast(f"{len(jobs)} jobs removed. What they made (datasets, models, maps) is kept.")
+
+
+def remove(job: Job) -> None:
+    job.remove()
+    st.query_params.pop("job", None)
+
+
+@st.fragment(run_every=1.0)
+def live() -> None:
+    jobs = all_jobs()
+    if not jobs:
+        with st.container(border=True):
+            st.subheader("No jobs yet", anchor=False)
+            st.write("Every long action runs here, in a process of its own: it goes on when this page is closed, and is found again.")
+            st.page_link("app_pages/tune.py", label="Tune an operator", icon=":material/speed:")
+            st.caption("Or from a terminal:")
+            reproduce("jobs", "submit", "--", "tune", "matmul:256,256,256", "--trials", "64")
+        return
+    ended = [j for j in jobs if j.state in ENDED]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        alive = len(jobs) - len(ended)
+        st.markdown(f"**{alive}** at work · {len(ended)} ended")
+        st.space("stretch")
+        with st.popover("Clean up", icon=":material/delete_sweep:", disabled=not ended):
+            st.write(f"Removes the entries and logs of {len(ended)} ended jobs. Datasets, models and maps they made are kept.")
+            st.button("Remove ended jobs", type="primary", on_click=remove_ended, args=(ended,))
+    table = rows_of(jobs)
+    event = st.dataframe(
+        table,
+        hide_index=True,
+        height=min(38 + 35 * len(table), 320),
+        key="jobs-table",
+        on_select="rerun",
+        selection_mode="single-row",
+        column_config={
+            "job": st.column_config.TextColumn(width="large"),
+            "progress": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
+        },
+        alt="All jobs, newest first",
+    )
+    if event.selection.rows and event.selection.rows[0] < len(jobs):
+        st.query_params["job"] = jobs[event.selection.rows[0]].id
+    wanted = st.query_params.get("job", "")
+    job = next((j for j in jobs if j.id == wanted), jobs[0])
+    with st.container(border=True):
+        state = job.state
+
+        def more() -> None:
+            if state not in ALIVE:
+                st.button(
+                    "Remove",
+                    icon=":material/delete:",
+                    key=f"remove-{job.id}",
+                    on_click=remove,
+                    args=(job,),
+                    help="Its entry and log; what it made is kept.",
+                )
+
+        head(job, "jobs", more)
+        if job.progress["latest"].get("measured"):
+            tuning_view(job)
+        else:
+            result_view(job)
+        with st.expander("Log", icon=":material/notes:"):
+            st.code(job.log() or "Nothing yet.", language=None, height=220)
+        reproduce(*job.about.get("argv", []))
+
+
+st.subheader("Jobs", anchor=False)
+live()

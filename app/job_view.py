@@ -1,0 +1,167 @@
+"""A job on a page: its state and verbs, whatever its kind; and a tuning run's live charts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pandas as pd
+import streamlit as st
+
+from app.chart import chart
+from app.shared import ago, state_badge
+from tcl.errors import UserError
+from tcl.jobs.store import ALIVE, LOST, PAUSED, RUNNING, Job, command_line
+from tcl.progress import format_seconds
+from tcl.views import tuning
+from tcl.views.palette import latency_text
+
+VERBS = (
+    ("pause", "Pause", ":material/pause:", (RUNNING,), "Wait after the current step"),
+    ("resume", "Resume", ":material/play_arrow:", (PAUSED,), "Go on"),
+    ("stop", "Stop", ":material/stop:", (RUNNING, PAUSED), "Finish the current step, keep the results, end"),
+    ("cancel", "Cancel", ":material/cancel:", ALIVE, "End now; what was written before stays"),
+)
+
+
+def best_value(job: Job) -> str:
+    """The one number of a job that lists show."""
+    latest, result = job.progress["latest"], job.result or {}
+    if result.get("best_latency_s"):
+        return latency_text(result["best_latency_s"])
+    if "measured" in latest and latest["measured"].get("best_s"):
+        return latency_text(latest["measured"]["best_s"])
+    for source in (result, latest.get("epoch", {}), latest.get("map", {})):
+        for key in ("top1", "trustworthiness"):
+            if isinstance(source.get(key), int | float):
+                return f"{key.replace('top1', 'top-1')} {source[key]:.3f}"
+    return ""
+
+
+def act(job: Job, verb: str) -> None:
+    try:
+        getattr(job, verb)()
+    except UserError as error:
+        st.toast(str(error), icon=":material/error:")
+
+
+def verbs(job: Job, prefix: str) -> None:
+    """Buttons of what can be done with the job now."""
+    state = job.state
+    for verb, label, icon, states, help_text in VERBS:
+        if state in states and not (verb == "pause" and job.asked == "pause"):
+            st.button(label, icon=icon, help=help_text, key=f"{prefix}-{verb}-{job.id}", on_click=act, args=(job, verb))
+
+
+def head(job: Job, prefix: str, more: Callable[[], None] | None = None) -> None:
+    """Title, state, progress and verbs."""
+    about, progress, state = job.about, job.progress, job.state
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(f"**{about.get('title') or command_line(about.get('argv', []))}**")
+        state_badge(state)
+        if job.asked == "pause" and state == RUNNING:
+            st.caption("pausing after this step")
+        st.space("stretch")
+        verbs(job, prefix)
+        if more:
+            more()
+    if state in ALIVE:
+        share = progress["done"] / progress["total"] if progress["total"] else 0.0
+        left = job.seconds_left
+        words = [progress["message"] or "starting"]
+        if progress["total"]:
+            words.append(f"{progress['done']:,.0f} of {progress['total']:,.0f}")
+        words.append(f"{format_seconds(max(progress['active_s'], 1))} at work")
+        if left is not None:
+            words.append(f"about {format_seconds(max(round(left), 1))} left")
+        st.progress(min(share, 1.0), text=" · ".join(words))
+    else:
+        st.caption(f"{ago(about.get('created', 0))} · {format_seconds(max(progress['active_s'], 0.1))} at work")
+    if state == LOST:
+        st.warning(
+            "Its process ended without a word (killed, or the machine went down). What it wrote is kept; start it again to go on.",
+            title="This job is lost",
+            icon=":material/help:",
+        )
+    elif job.error:
+        st.error(job.error, title="This job failed", icon=":material/error:")
+
+
+def tuning_view(job: Job) -> None:
+    """A tuning run, live, finished or replayed."""
+    events = job.events()
+    frame = tuning.measured(events)
+    per_task = tuning.tasks(events)
+    result = job.result or {}
+    state = job.state
+    latest = job.progress["latest"]
+    if frame.empty:
+        phase = latest.get("phase", {}).get("name", "")
+        if state in ALIVE:
+            st.info(
+                f"Nothing measured yet{f': {phase}' if phase else ''}. The first programs take some seconds: TVM is loaded, candidates are made.",
+                icon=":material/hourglass_empty:",
+            )
+        else:
+            st.caption("Nothing was measured.")
+        return
+    several = len(per_task) > 1
+    weights = dict(zip(per_task["task"], per_task["weight"].fillna(1.0), strict=True)) if several else None
+    best = tuning.best_so_far(frame, weights)
+    value = float(best.dropna().iloc[-1]) if best.notna().any() else math.nan
+    best_s = result.get("best_latency_s") or value
+    failed = tuning.failures(frame)
+    with st.container(horizontal=True, gap="medium"):
+        _metric(
+            "Best" if not several else "Network, sum of bests",
+            latency_text(best_s) if pd.notna(value) else "none yet",
+        )
+        _metric("Measured", f"{len(frame):,}")
+        _metric("Failed", f"{sum(failed.values()):,}", ", ".join(f"{n} {k.replace('_', ' ')}" for k, n in failed.items()) or None)
+        if state in ALIVE:
+            _metric("Throughput", f"{tuning.per_minute(frame):.0f} / min")
+        for key, label in (("untuned_latency_s", "Untuned"), ("pytorch_latency_s", "PyTorch")):
+            if result.get(key):
+                _metric(
+                    label,
+                    latency_text(result[key]),
+                    f"{result[key] / result['best_latency_s']:.2f} × the best" if result.get("best_latency_s") else None,
+                )
+        if "correct" in result:
+            _metric("Output", "correct" if result["correct"] else "WRONG", "compared with NumPy / PyTorch")
+    against = st.segmented_control(
+        "Against", ["trials", "seconds"], default="trials", key=f"against-{job.id}", label_visibility="collapsed"
+    )
+    references = {"untuned": result.get("untuned_latency_s"), "PyTorch": result.get("pytorch_latency_s")}
+    figure = tuning.best_figure(frame, against or "trials", references, weights)
+    chart(figure, key=f"best-{job.id}-{against}", height=340, alt=f"Best latency against {against}: now {latency_text(value)}")
+    if several:
+        st.caption("Tasks, by their share of the network's time")
+        rows = per_task.assign(best=per_task["best_s"].map(lambda v: latency_text(v) if pd.notna(v) else ""))
+        st.dataframe(
+            rows[["name", "share", "best", "trials", "weight"]],
+            hide_index=True,
+            height=240,
+            alt="Tasks of the network",
+            column_config={"share": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)},
+        )
+    if frame["predicted"].notna().sum() > 4:
+        with st.expander("Predicted against measured", on_change="rerun", key=f"predicted-{job.id}") as more:
+            if more.open:
+                chart(tuning.predicted_figure(frame), key=f"pred-{job.id}", height=300, alt="Predicted score against measured latency")
+    if result.get("export"):
+        with st.expander("Use the result", icon=":material/package_2:"):
+            st.json(result["export"])
+
+
+def result_view(job: Job) -> None:
+    """The result of a job of any kind, as a list."""
+    result = job.result
+    if not result:
+        return
+    plain = {k: v for k, v in result.items() if isinstance(v, str | int | float | bool) and v is not None}
+    st.dataframe(pd.DataFrame({"value": {k: str(v) for k, v in plain.items()}}), height=min(35 * len(plain) + 38, 300), alt="Result")
+
+
+def _metric(label: str, value: str, note: str | None = None) -> None:
+    st.metric(label, value, width="content", help=note)

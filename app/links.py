@@ -1,0 +1,51 @@
+"""A link is a state: outlines on the map and open programs, written into the address."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import streamlit as st
+
+CORNERS = 80
+"""Corners of a lasso that a link keeps; more are thinned out."""
+
+
+def encode_shapes(shapes: list[dict[str, Any]]) -> str:
+    """Outlines as short text: "b:x0,x1,y0,y1" or "l:x,y,x,y,…", joined by ";"."""
+    parts = []
+    for shape in shapes:
+        if "box" in shape:
+            parts.append("b:" + _numbers(shape["box"]))
+        elif shape.get("lasso"):
+            corners = shape["lasso"][:: max(1, -(-len(shape["lasso"]) // CORNERS))]
+            parts.append("l:" + _numbers([v for corner in corners for v in corner]))
+    return ";".join(parts)
+
+
+def decode_shapes(text: str) -> list[dict[str, Any]]:
+    """The inverse; what is not an outline is left out, so that a mistyped link still opens."""
+    shapes: list[dict[str, Any]] = []
+    for part in text.split(";"):
+        kind, _, numbers = part.partition(":")
+        with contextlib.suppress(ValueError):
+            values = [float(v) for v in numbers.split(",")]
+            if kind == "b" and len(values) == 4:
+                shapes.append({"box": values})
+            elif kind == "l" and len(values) >= 6 and len(values) % 2 == 0:
+                shapes.append({"lasso": [values[i : i + 2] for i in range(0, len(values), 2)]})
+    return shapes
+
+
+def opened_ids() -> list[str]:
+    """The one or two programs (16 hex digits each) that are open."""
+    return [i for i in st.query_params.get("open", "").split(",") if len(i) == 16 and all(c in "0123456789abcdef" for c in i)][:2]
+
+
+def remember_opened(ids: list[str]) -> None:
+    if ids != opened_ids():
+        st.query_params["open"] = ",".join(ids)
+
+
+def _numbers(values: list[float]) -> str:
+    return ",".join(f"{float(v):.3f}".rstrip("0").rstrip(".") for v in values)

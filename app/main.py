@@ -1,0 +1,32 @@
+"""The app's entry point: what all pages share. `tcl app` starts it through `app/server.py`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import streamlit as st
+
+ROOT = str(Path(__file__).resolve().parent.parent)
+if ROOT not in sys.path:  # Streamlit puts the script's own folder on the path; pages import `app.…`
+    sys.path.insert(0, ROOT)
+
+from app.shared import show_error  # noqa: E402
+from tcl.errors import UserError  # noqa: E402
+
+st.set_page_config(page_title="TCL", page_icon=":material/scatter_plot:", layout="wide")
+
+page = st.navigation(
+    [
+        st.Page("app_pages/overview.py", title="Overview", icon=":material/home:", default=True, help="Data, jobs, and what to do next."),
+        st.Page("app_pages/explore.py", title="Explore", icon=":material/scatter_plot:", help="Programs on a map: look, select, compare."),
+        st.Page("app_pages/tune.py", title="Tune", icon=":material/speed:", help="Tune an operator or a network on this machine."),
+        st.Page("app_pages/jobs.py", title="Jobs", icon=":material/list_alt:", help="All background work: watch, pause, stop, clean up."),
+    ],
+    position="top",
+)
+
+try:
+    page.run()
+except UserError as error:
+    show_error(error)
