@@ -34,11 +34,11 @@ CATALOG = (
         licence="Apache-2.0 for the code (a fork of Apache TVM); of the data: unknown",
         where="github.com/tlc-pack/tenset, docs/get_started_with_cost_model_experiments.md: dataset_v3.3.zip on Google Drive, "
         "file id 1hciRGyXcGY9fK_owgvlJow8P_l8xYIVJ",
-        import_command="tcl data import dataset/measure_records --platforms-map MAP --out tenset   "
+        import_command="tcl data import dataset/measure_records dataset/network_info --platforms-map MAP --out tenset   "
         "(MAP: one line a folder, e.g. `e5-2673/ -> intel-e5-2673`)",
-        remarks="network_info and all_tasks.pkl are Python pickles, which run code when read: they are skipped. Tasks are told apart "
-        "by the hash in their workload key, operators and extents by the loops that the schedules split; "
-        "which network holds a task is not known.",
+        remarks="network_info and all_tasks.pkl are Python pickles, which run code when loaded: they are not. Only the workload keys and "
+        "weights are picked out of network_info/*.task.pkl, to tell which network holds a task. Operators and extents are told by the "
+        "loops that the schedules split.",
     ),
     PublicData(
         name="roller",

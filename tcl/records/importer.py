@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ import pyarrow as pa
 
 from tcl.programs.dataset import Dataset
 from tcl.programs.schema import MEASUREMENTS, PROGRAMS
-from tcl.programs.types import Platform, Task, measurement_id, program_id
+from tcl.programs.types import NetworkUse, Platform, Task, measurement_id, program_id
 from tcl.programs.writer import Writer
 from tcl.progress import Progress
 from tcl.records.formats import Reader
 from tcl.records.platform_map import NamedPlatform, PlatformMap
 from tcl.records.record import Record, Refused
 from tcl.records.sources import Damaged, LogFile, find_sources, open_source
+from tcl.records.tenset_networks import find_networks
 
 ROWS_A_BATCH = 20_000
 LINES_SHOWN = 10
@@ -90,7 +91,7 @@ def import_logs(
     summary = Summary(files=len(sources))
     total = sum(s.size for s in sources)
     with Writer(Dataset.create(out, description)) as writer:
-        batch = _Batch(writer, summary)
+        batch = _Batch(writer, summary, find_networks(sources))
         reader = Reader(sources)
         done = 0
         for source in sources:
@@ -161,8 +162,8 @@ def _read(log: LogFile, platform: NamedPlatform, reader: Reader, batch: _Batch, 
 class _Batch:
     """Rows on their way into the dataset, as columns."""
 
-    def __init__(self, writer: Writer, summary: Summary) -> None:
-        self.writer, self.summary = writer, summary
+    def __init__(self, writer: Writer, summary: Summary, networks: dict[str, tuple[NetworkUse, ...]]) -> None:
+        self.writer, self.summary, self.networks = writer, summary, networks
         self._tasks: dict[tuple[str, Any], int | Refused] = {}
         self._fresh: list[Task] = []
         self._platforms: dict[str, Platform] = {}
@@ -178,6 +179,8 @@ class _Batch:
         if task is None:
             try:
                 made = record.make_task()
+                if record.key in self.networks:
+                    made = replace(made, networks=self.networks[record.key])
                 self._fresh.append(made)
                 task = made.id
             except Refused as refusal:

@@ -59,8 +59,10 @@ class PlatformMap:
         return best[1] if best else None
 
     def check(self, shown: Sequence[str]) -> None:
-        """Raise when a plain file has no platform: better before an import than after. Archives are looked at as they are read."""
-        plain = [s for s in shown if not s.endswith((".zip", ".tar", ".tgz", ".tar.gz"))]
+        """Raise when a plain file has no platform: better before an import than after. Archives are looked at as they are read, and
+        pickles hold no records.
+        """
+        plain = [s for s in shown if not s.endswith((".zip", ".tar", ".tgz", ".tar.gz", ".pkl"))]
         missing = [s for s in plain if self.find(str(PurePosixPath(s).parent), s) is None]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
