@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,23 +34,40 @@ def _flock(name: str, mode: int) -> Iterator[None]:
         os.close(fd)
 
 
+_mine = threading.local()
+"""`.mode`: "quiet" or "busy" while this thread is inside one; asking again would wait for itself."""
+
+
+@contextmanager
+def _marked(mode: str) -> Iterator[None]:
+    _mine.mode = mode
+    try:
+        yield
+    finally:
+        _mine.mode = ""
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hold the machine alone: returns once every `busy()` and `quiet()` of other processes has ended."""
-    if os.environ.get(HELD) == "held":
+    """Hold the machine alone: returns once every `busy()` and `quiet()` of other processes has ended. Nested in itself it does nothing;
+    inside `busy()` of the same thread it is a programming error: others would be computing beside the measurement."""
+    mode = getattr(_mine, "mode", "")
+    if mode == "busy":
+        raise RuntimeError("quiet() inside busy(): leave busy() before measuring")
+    if os.environ.get(HELD) == "held" or mode:
         yield
         return
-    with _flock("gate", fcntl.LOCK_EX), _flock("work", fcntl.LOCK_EX):
+    with _flock("gate", fcntl.LOCK_EX), _flock("work", fcntl.LOCK_EX), _marked("quiet"):
         yield
 
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """Use the processor beside other busy work, but never beside a measurement."""
-    if os.environ.get(HELD) == "held":
+    """Use the processor beside other busy work, but never beside a measurement. Nested in `busy()` or `quiet()` it does nothing."""
+    if os.environ.get(HELD) == "held" or getattr(_mine, "mode", ""):
         yield
         return
     with _flock("gate", fcntl.LOCK_EX):
         pass
-    with _flock("work", fcntl.LOCK_SH):
+    with _flock("work", fcntl.LOCK_SH), _marked("busy"):
         yield

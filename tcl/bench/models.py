@@ -110,7 +110,6 @@ def _cell(place: Path, name: str, platform: str, model: str, seed: int, how: dic
 
 
 def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    from tcl.machine import busy
     from tcl.models.base import make
     from tcl.training.loop import Trainer
     from tcl.training.runs import Choice, train
@@ -122,9 +121,8 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
     choice = Choice("task", seed, one, operators, None, how["fraction"], how["per_assignment"])
     made = make(model, **({} if model == "xgb" else {"seed": seed}), **how["settings"])
     trainer = Trainer(seed=seed, epochs=how["epochs"], progress=progress)
-    with busy():
-        trained, result = train(dataset, made, trainer, choice)
-        speed = _programs_per_second(trained, dataset, choice)
+    trained, result = train(dataset, made, trainer, choice)
+    speed = _programs_per_second(trained, dataset, choice)
     return {
         "dataset": Path(name).name, "platform": platform, "model": model, "seed": seed, **{m: _number(result[m]) for m in METRICS},
         "parameters": result["parameters"], "epochs": result.get("epochs"),
@@ -141,17 +139,19 @@ def _number(value: Any) -> float | None:
 
 def _programs_per_second(model: Any, dataset: Any, choice: Any) -> float:
     """Predictions a second, warm, the best of three: from tokens in memory to scores."""
+    from tcl.machine import busy
     from tcl.training.data import examples_of
     from tcl.training.runs import rows_of_choice
 
     rows = rows_of_choice(dataset, choice)
     inputs = examples_of(dataset, rows.sample(min(SPEED_PROGRAMS, len(rows)), random_state=0)).inputs
-    model.predict(inputs.take(np.arange(min(512, len(inputs)))))
     times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        model.predict(inputs)
-        times.append(time.perf_counter() - began)
+    with busy():
+        model.predict(inputs.take(np.arange(min(512, len(inputs)))))
+        for _ in range(3):
+            began = time.perf_counter()
+            model.predict(inputs)
+            times.append(time.perf_counter() - began)
     return len(inputs) / min(times)
 
 

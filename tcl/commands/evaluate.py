@@ -19,12 +19,10 @@ def run(
     as_json: JsonFlag = False,
 ) -> None:
     """Say how well a saved model ranks a dataset's measured programs."""
-    from tcl.machine import busy
     from tcl.programs.dataset import Dataset
     from tcl.training.runs import evaluate
 
-    with busy():
-        result = evaluate(model, Dataset.open(dataset), split, platform, operator)
+    result = evaluate(model, Dataset.open(dataset), split, platform, operator)
     if as_json:
         emit(result)
         return

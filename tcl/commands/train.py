@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,9 +40,7 @@ def run(
 
     data = Dataset.open(dataset)
     checkpoint = out / "checkpoint"
-    if not resume and checkpoint.exists():
-        import shutil
-
+    if not resume and (checkpoint / "checkpoint.json").exists():
         shutil.rmtree(checkpoint)
     chosen: dict[str, Any] = {k: v for k, v in {"epochs": epochs, "loss": loss}.items() if v is not None}
     trainer = Trainer(seed=seed, device=device, amp=amp, checkpoint=checkpoint, progress=progress(), **chosen)
@@ -50,6 +49,8 @@ def run(
     programs = _selected(data, selection, sampler, fraction, split, seed, platform, operator, per_assignment)
     choice = Choice(split, seed, platform, operator, programs, fraction, per_assignment)
     _, result = train(data, model, trainer, choice, out)
+    if not result.get("stopped"):
+        shutil.rmtree(checkpoint, ignore_errors=True)
     if as_json:
         emit(result)
         return

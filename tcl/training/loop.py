@@ -103,8 +103,7 @@ class _Run:
                 if self.valid is not None and epoch - self.best_epoch > self.how.patience:
                     break
                 self.how.progress.check()
-                with busy():
-                    self._epoch(epoch)
+                self._epoch(epoch)
                 self._save(epoch + 1)
         except Stopped:
             stopped = True
@@ -128,20 +127,24 @@ class _Run:
         total, counted = 0.0, 0
         for number, lists in enumerate(steps):
             self._set_learning_rate(epoch + number / len(steps))
-            value = self._step(lists[self.rank :: self.world] or lists[:1])
+            with busy():  # a step, not the epoch: a measurement need not wait long, and a paused training does not hold it up
+                value = self._step(lists[self.rank :: self.world] or lists[:1])
             if math.isfinite(value):
                 total, counted = total + value, counted + 1
             self.how.progress.step(epoch * len(steps) + number + 1, self.how.epochs * len(steps), f"epoch {epoch + 1}")
             self.how.progress.check()
         trained = time.perf_counter()
+        self._agree()
         report = {"epoch": epoch + 1, "epochs": self.how.epochs, "loss": total / max(counted, 1), "skipped_steps": len(steps) - counted}
         score = float(epoch)
         current = _copy(self.model.network)
         if self.how.average:
             self.model.network.load_state_dict(self.average)
         if self.valid is not None:
-            report |= _scores(self.model, self.valid)
+            with busy():
+                report |= _scores(self.model, self.valid)
             score = report["valid_score"]
+        report = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in report.items()}
         report |= {
             "train_s": trained - began,
             "valid_s": time.perf_counter() - trained,
@@ -191,6 +194,14 @@ class _Run:
                 self.average[name].lerp_(value, 1 - decay)
             else:
                 self.average[name].copy_(value)
+
+    def _agree(self) -> None:
+        """Gradients were averaged over the processes; running statistics were not: all take the first one's."""
+        if self.world > 1:
+            from torch import distributed
+
+            for tensor in (*self.model.network.state_dict().values(), *self.average.values()):
+                distributed.broadcast(tensor, 0)
 
     def _set_learning_rate(self, at: float) -> None:
         """Linear warm-up over the first epoch, then half a cosine down to a twentieth."""

@@ -17,6 +17,7 @@ import pandas as pd
 
 from tcl.errors import UserError
 from tcl.files import write_json
+from tcl.machine import busy
 from tcl.models.base import CostModel, Examples, load, make, read_card
 from tcl.programs.dataset import Dataset, write_parquet
 from tcl.programs.splits import KINDS, Split, split_by_network, split_by_platform, split_by_task, split_within_task
@@ -205,10 +206,12 @@ def _scored(model: CostModel, examples: Examples, dataset: Dataset, part: str) -
 
 def _predictions(model: CostModel, examples: Examples, part: str) -> pd.DataFrame:
     truth: Any = examples.truth
+    with busy():
+        prediction = model.predict(examples.inputs)
     return pd.DataFrame(
         {
             "program": examples.program, "task": examples.task, "platform": truth.platform[truth.member].astype(str), "part": part,
-            "label": truth.label.astype(np.float32), "prediction": model.predict(examples.inputs),
+            "label": truth.label.astype(np.float32), "prediction": prediction,
         }
     )  # fmt: skip
 
