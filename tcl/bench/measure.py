@@ -96,8 +96,11 @@ def _ours(platform: Platform, task: Task, pool: list[Program], pause_s: float) -
         first = measurer.measure(platform, task, pool)
         seconds = time.monotonic() - begin - measurer.stats.waiting_s
         stats = measurer.stats
-        row = {"measured": stats.measured, "failed": sum(stats.failed.values()), "seconds": seconds, "per_minute": 60 * stats.measured / seconds}
-        row |= {"build_s": stats.build_s, "run_s": stats.run_s, "timed_again": stats.timed_again}
+        row = {
+            "measured": stats.measured, "failed": sum(stats.failed.values()), "seconds": seconds,
+            "per_minute": 60 * stats.measured / seconds, "build_s": stats.build_s, "run_s": stats.run_s,
+            "timed_again": stats.timed_again,
+        }  # fmt: skip
         time.sleep(pause_s)
         second = measurer.measure(platform, task, pool)
     pairs = [(a, b) for a, b in zip(first, second, strict=True) if not a.error and not b.error]

@@ -181,7 +181,7 @@ class Measurer:
         repeats: int = 5,
         repeat_s: float = 0.005,
         cutoff: float = 10.0,
-        budget_s: float = 0.25,
+        budget_s: float = 0.15,
         build_timeout_s: float = 8.0,
         run_timeout_s: float = 5.0,
         memory_bytes: int | None = None,

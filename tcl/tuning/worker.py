@@ -111,19 +111,17 @@ class Worker:
         library = self.built[key]
         arguments = self._arguments(task)
         function = library["main"]
-        started = time.perf_counter()
         try:
-            function(*arguments)
-            once = time.perf_counter() - started
+            once = _time_once(function, arguments)
             if once < repeat_s:  # the first run also pays for cold caches and lazy page mapping
-                begin = time.perf_counter()
-                function(*arguments)
-                once = time.perf_counter() - begin
+                once = _time_once(function, arguments)
+            if once > 2 * budget_s:
+                return {"costs": [once]}  # next to so long a run, what a warm-up warms is nothing
             hopeless = best_s > 0 and once > cutoff * best_s
             count = 1 if hopeless else min(repeats, max(1, int(budget_s / max(once, repeat_s))))
-            if once > budget_s:
-                return {"costs": [once]}  # next to so long a run, what a warm-up warms is nothing
-            number = max(1, min(round(repeat_s / max(once, 1e-7)), 100_000))
+            if once >= repeat_s:  # TVM's evaluator would run it once more than needed
+                return {"costs": [_time_once(function, arguments) for _ in range(count)]}
+            number = min(round(repeat_s / max(once, 1e-7)) + 1, 100_000)
             evaluator = library.time_evaluator("main", tvm.cpu(), number=number, repeat=count)
             return {"costs": [float(c) for c in evaluator(*arguments).results]}
         except MemoryError:
@@ -132,8 +130,8 @@ class Worker:
             raise Refused(*_failure(error, "run_error")) from None
 
     def check(self, task: str, target: str, key: str) -> dict[str, Any]:
-        """Run a built program and the unscheduled task on the same inputs; the largest error relative to the largest
-        expected value, over all outputs."""
+        """Run a built program and the unscheduled task on the same inputs; the largest error of the output relative to the
+        largest expected value."""
         if self.expected is None or self.expected[0] != task:
             self.build(task, target, "unscheduled", "")
             self.expected = (task, self._outputs(task, self.built.pop("unscheduled")))
@@ -145,7 +143,7 @@ class Worker:
         return {"error": max(errors)}
 
     def _outputs(self, task: str, library: Any) -> list[np.ndarray]:
-        """What a program wrote: every argument that it changed from NaN (inputs hold none)."""
+        """What a program writes to its output, the last argument; filled with NaN (77 for integers) before the run."""
         arguments = self._arguments(task)
         output = arguments[-1]
         blank = np.full(output.shape, np.nan if output.dtype.startswith("float") else 77, dtype=output.dtype)
@@ -172,6 +170,13 @@ class Worker:
                 tensors.append(tvm.runtime.tensor(values))
             self.arguments[task] = tensors
         return self.arguments[task]
+
+
+def _time_once(function: Any, arguments: list[Any]) -> float:
+    """Seconds of one run."""
+    begin = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - begin
 
 
 def compile_module(mod: Any, target: Any) -> Any:
