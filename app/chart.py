@@ -71,7 +71,7 @@ export default function (component) {
     layout.newselection = { line: { color: text, width: 1, dash: "dot" } }
     if (data.selectable) layout.selections = clear ? [] : first ? selections(data.shapes) : (chart.layout?.selections ?? [])
     const config = {
-      displaylogo: false, responsive: true, scrollZoom: Boolean(data.selectable),
+      displaylogo: false, showSendToCloud: false, plotlyServerURL: "", responsive: true, scrollZoom: Boolean(data.selectable),
       modeBarButtonsToRemove: data.selectable ? ["autoScale2d"] : ["autoScale2d", "select2d", "lasso2d"],
     }
     await Plotly.react(chart, figure.data, layout, config)

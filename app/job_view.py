@@ -99,7 +99,7 @@ def tuning_view(job: Job) -> None:
         phase = latest.get("phase", {}).get("name", "")
         if state in ALIVE:
             st.info(
-                f"Nothing measured yet{f': {phase}' if phase else ''}. The first programs take some seconds: TVM is loaded, candidates are made.",
+                f"Nothing measured yet{f': {phase}' if phase else ''}. The first programs take some seconds: TVM is loaded first.",
                 icon=":material/hourglass_empty:",
             )
         else:

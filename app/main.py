@@ -14,7 +14,7 @@ if ROOT not in sys.path:  # Streamlit puts the script's own folder on the path; 
 from app.shared import show_error  # noqa: E402
 from tcl.errors import UserError  # noqa: E402
 
-st.set_page_config(page_title="TCL", page_icon=":material/scatter_plot:", layout="wide")
+st.set_page_config(page_title="TCL", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
 
 page = st.navigation(
     [

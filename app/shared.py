@@ -77,7 +77,7 @@ def show_error(error: UserError) -> None:
 
 def reproduce(*arguments: str) -> None:
     """The command line that gives what is on the page."""
-    st.code(shlex.join(["tcl", *arguments]), language="bash")
+    st.code(shlex.join(["tcl", *arguments]), language="bash", wrap_lines=True)
 
 
 def state_badge(state: str) -> None:

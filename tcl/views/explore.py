@@ -258,6 +258,7 @@ def _numbers(figure: go.Figure, frame: pd.DataFrame, rows: np.ndarray, values: n
     low, high = (0.0, 1.0) if color == "label" else (float(z.min()), float(np.quantile(z, 0.99)) if color == "latency" else float(z.max()))
     scale = palette.FASTER_IS_BRIGHT if color == "latency" else palette.SEQUENTIAL
     _points(figure, frame, rows, f"sampled ({len(rows):,})", size, z, colorscale=scale, cmin=low, cmax=max(high, low + 1e-6), colorbar=bar)
+    figure.data[-1].showlegend = False  # its colour bar says it
 
 
 def _platforms(labels: pd.DataFrame, programs: pd.Series) -> pd.Series:
