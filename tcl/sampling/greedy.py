@@ -56,11 +56,13 @@ def farthest_first(
     return picked, relative
 
 
-def typicality(vectors: np.ndarray, neighbours: int = 20) -> np.ndarray:
-    """float32 (m, p) -> float32 (m,) in (0, 1]: how dense the programs lie around each, by rank within the group.
+def typicality(vectors: np.ndarray, neighbours: int = 20, local: bool = True) -> np.ndarray:
+    """float32 (m, p) -> float32 (m,) in (0, 1]: how typical each program is, by rank within the group.
 
-    The density is 1 / mean distance to the nearest `neighbours` others (TypiClust, Hacohen et al. 2022); ranks make groups of
-    different spread comparable. Equal programs have equal typicality. O(m^2 p), so groups come in blocks.
+    The density at a program is 1 / mean distance to its nearest `neighbours` others (TypiClust, Hacohen et al. 2022). With `local`
+    it is divided by the mean density at those neighbours (as in the local outlier factor, Breunig et al. 2000): programs in the
+    middle of a sparse region are then as typical as those in the middle of a crowd. Ranks make groups of different spread
+    comparable; equal programs are equally typical. O(m^2 p), so groups come in blocks.
     """
     m = len(vectors)
     if m == 1:
@@ -68,8 +70,12 @@ def typicality(vectors: np.ndarray, neighbours: int = 20) -> np.ndarray:
     k = min(neighbours, m - 1)
     squares = squared_distances(vectors, vectors)
     np.fill_diagonal(squares, np.inf)
-    nearest = np.partition(squares, k - 1, axis=1)[:, :k]
-    return rank_share(-np.sqrt(nearest).mean(axis=1))
+    near = np.argpartition(squares, k - 1, axis=1)[:, :k]
+    gap = np.sqrt(np.take_along_axis(squares, near, axis=1)).mean(axis=1)
+    if local:
+        around = gap[near].mean(axis=1)
+        gap = np.where(around > 0, gap / np.where(around > 0, around, 1.0), 1.0)
+    return rank_share(-gap)
 
 
 def rank_share(values: np.ndarray) -> np.ndarray:

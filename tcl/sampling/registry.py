@@ -29,8 +29,17 @@ def names() -> list[str]:
     return [*SAMPLERS, *ABLATIONS]
 
 
-def make_sampler(name: str, **settings: Any) -> Sampler:
-    """The sampler called `name`; `settings` are its fields (RDU: r, d, u, neighbours, allocation)."""
+def make_sampler(spec: str, **settings: Any) -> Sampler:
+    """The sampler called `spec`; `settings` are its fields (RDU: r, d, u, neighbours, allocation).
+
+    Settings may stand in the name: "rdu:r=0.5,allocation=sqrt".
+    """
+    name, _, text = spec.partition(":")
+    for pair in filter(None, text.split(",")):
+        key, mark, value = pair.partition("=")
+        if not mark:
+            raise UserError(f"{pair!r} is not a setting of the sampler {name}.", hint="Write NAME=VALUE, as in rdu:r=0.5,d=2.")
+        settings[key.strip()] = _number(value.strip())
     if name in ABLATIONS:
         return Rdu(**{**settings, **ABLATIONS[name]})
     if name not in SAMPLERS:
@@ -39,3 +48,12 @@ def make_sampler(name: str, **settings: Any) -> Sampler:
         return SAMPLERS[name](**settings)
     except TypeError:
         raise UserError(f"The sampler {name!r} has no setting {', '.join(settings)}.") from None
+
+
+def _number(text: str) -> float | int | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
