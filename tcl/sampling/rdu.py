@@ -42,13 +42,13 @@ class Rdu(Sampler):
 
     def pick(self, group: Group, budget: int, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         judged: dict[str, np.ndarray] = {}
-        quality = 1.0 / rng.exponential(size=len(group.vectors))
         judged["representativeness"] = typicality(group.vectors, self.neighbours, bool(self.local))
-        quality *= judged["representativeness"] ** self.r
+        merit = judged["representativeness"] ** self.r
         if group.uncertainty is not None:
             judged["uncertainty"] = rank_share(group.uncertainty)
-            quality *= judged["uncertainty"] ** self.u
-        picked, diversity = farthest_first(group.vectors, group.known, budget, quality.astype(np.float32), self.d)
-        judged["diversity"] = diversity
-        judged["score"] = (quality * diversity**self.d).astype(np.float32)
+            merit = merit * judged["uncertainty"] ** self.u
+        # The largest of weight / Exp(1) falls on each row with a chance in proportion to its weight.
+        drawn = (merit / rng.exponential(size=len(merit))).astype(np.float32)
+        picked, judged["diversity"] = farthest_first(group.vectors, group.known, budget, drawn, self.d)
+        judged["score"] = (merit * judged["diversity"] ** self.d).astype(np.float32)
         return picked, judged

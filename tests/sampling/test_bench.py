@@ -1,0 +1,75 @@
+"""The benchmark's arithmetic, and a small run of it that is stopped and goes on."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tcl.bench.sampling import compare, run
+from tcl.programs.dataset import Dataset
+from tcl.programs.types import Measurement, Platform, Program, Task
+from tcl.programs.writer import Writer
+
+
+def cell(platform, seed, scores):
+    return {"platform": platform, "seed": seed, "assignment_scores": {t: [s, s, s] for t, s in scores.items()}}
+
+
+def test_the_paired_bootstrap_sees_a_difference_and_none():
+    rng = np.random.default_rng(0)
+    tasks = [f"t{i}" for i in range(40)]
+    theirs = [cell("a", s, {t: rng.random() for t in tasks}) for s in range(3)]
+    better = [cell("a", c["seed"], {t: v[0] + 0.1 + 0.1 * rng.normal() for t, v in c["assignment_scores"].items()}) for c in theirs]
+    gain, low, high, p = compare(better, theirs, 0)
+    assert gain == pytest.approx(0.1, abs=0.03)
+    assert low < gain < high
+    assert p < 0.01
+    same = [cell("a", c["seed"], {t: v[0] + 0.1 * rng.normal() for t, v in c["assignment_scores"].items()}) for c in theirs]
+    assert 0.01 < compare(same, theirs, 0)[3] < 0.99
+    assert compare(theirs, [None] * 3, 0) == (None, None, None, None)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench") / "data"
+    rng = np.random.default_rng(0)
+    with Writer(Dataset.create(folder)) as writer:
+        writer.add_platform(Platform("a"))
+        for t in range(8):
+            task = Task(f"matmul {t}", "matmul", "autotvm", f"matmul {t}", extents=(64, 64, 2**t), flops=2.0 * 64 * 64 * 2**t)
+            writer.add_tasks([task])
+            for i in range(60):
+                x, y = (int(v) for v in 2 ** rng.integers(0, 6, 2))
+                program = Program(task.id, json.dumps([["tile_x", "sp", [-1, x]], ["tile_y", "sp", [-1, y]], ["unroll", "ot", i]]))
+                writer.add_programs([program])
+                writer.add_measurements([Measurement(program.id, task.id, "a", (1e-3 * (1 + x + 0.1 * y),))])
+    return folder
+
+
+def test_a_run_that_is_stopped_goes_on_from_its_cells(dataset, tmp_path):
+    def bench(**more):
+        return run(
+            data=str(dataset), operators=["matmul"], samplers=["random", "rdu", "rdu-u"], fractions=[0.1], seeds=2, model="xgb",
+            model_settings={"trees": 20, "depth": 3}, rounds=2, cells=str(tmp_path), **more,
+        )  # fmt: skip
+
+    first = bench(time_limit_s=1e-9)
+    assert first["cells"] == 0
+    whole = bench()
+    assert whole["cells"] == whole["of"] == 8
+    files = {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.json")}
+    assert len(files) == 8
+    again = bench()
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.json")} == files
+    assert again["rows"] == whole["rows"]
+    rows = {r["sampler"]: r for r in whole["rows"]}
+    assert rows["random"]["top1_gain"] == 0.0
+    assert rows["all"]["regret"] == 0.0
+    assert 0 < rows["rdu"]["top1_mean"] <= 1
+    assert {g["name"].split(" ")[0] for g in whole["goals"]} >= {"RDU's", "p", "top-1", "share"}
+    # Every selection has exactly its share of the training part.
+    for path in files:
+        one = json.loads(path.read_text())
+        assert one["programs"] == (one["pool"] if one["sampler"] == "all" else round(0.1 * one["pool"]))
