@@ -103,7 +103,7 @@ def map_figure(frame: pd.DataFrame, color: str, values: pd.Series | None = None,
     figure.update_layout(
         template="none", dragmode="select", clickmode="event", uirevision="map", title=title or None,
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 4, "r": 4, "t": 34 if title else 8, "b": 4}, hovermode="closest",
+        margin={"l": 4, "r": 84, "t": 34 if title else 8, "b": 4}, hovermode="closest",
         legend={"orientation": "h", "y": 0, "yanchor": "top", "x": 0, "itemsizing": "constant", "tracegroupgap": 0},
     )  # fmt: skip
     blank = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "", "title": None}
