@@ -115,8 +115,9 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
     from tcl.training.runs import Choice, train
 
     operators = how["operators"]
-    if operators is None and {t.format for t in dataset.task_list()} == {"ansor"}:
-        operators = list(GPU_OPERATORS)
+    tasks = dataset.task_list()
+    if operators is None and {t.format for t in tasks} == {"ansor"}:
+        operators = [o for o in GPU_OPERATORS if any(t.operator == o for t in tasks)] or None
     one = None if platform == "all" else [platform]
     choice = Choice("task", seed, one, operators, None, how["fraction"], how["per_assignment"])
     made = make(model, **({} if model == "xgb" else {"seed": seed}), **how["settings"])
