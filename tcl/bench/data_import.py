@@ -35,17 +35,17 @@ def run(*, progress: Progress | None = None, records: int = 1_000_000, source: s
         rows = []
         for method in ("import", "import again"):
             started = time.monotonic()
-            summary, memory = _measured(["import", str(log), "--platform", "bench", "--out", str(out), "--json"])
+            summary, memory, cpu_s = _measured(["import", str(log), "--platform", "bench", "--out", str(out), "--json"])
             seconds = time.monotonic() - started
             rows.append(
                 {
                     "method": method, "seed": 0, "records": summary["lines"], "imported": summary["imported"],
-                    "duplicates": summary["duplicates"], "seconds": round(seconds, 1),
+                    "duplicates": summary["duplicates"], "seconds": round(seconds, 1), "cpu_s": round(cpu_s, 1),
                     "records_a_second": round(summary["lines"] / seconds), "peak_memory_gb": round(memory / 1e9, 3),
                 }
             )  # fmt: skip
         started = time.monotonic()
-        stats, _ = _measured(["stats", str(out), "--json"])
+        stats, *_ = _measured(["stats", str(out), "--json"])
         stats_s = time.monotonic() - started
         disk = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
     whole = records >= 1_000_000
@@ -113,16 +113,17 @@ def _made() -> Iterator[tuple[bytes, bytes]]:
         yield b'{"i": [["[\\"conv2d_layer', f'\\"{key}{rest}, "r": {result}, "v": "v0.6"}}'.encode()
 
 
-def _measured(arguments: list[str]) -> tuple[dict[str, Any], int]:
-    """Run `tcl data …` in a process of its own: its JSON, and its peak memory in bytes."""
+def _measured(arguments: list[str]) -> tuple[dict[str, Any], int, float]:
+    """Run `tcl data …` in a process of its own: its JSON, its peak memory in bytes, its processor seconds."""
     code = (
         "import resource, sys; sys.argv[0] = 'tcl'\n"
         "from tcl.cli import main\n"
         "try:\n    main()\n"
-        "finally:\n    print('PEAK', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
+        "finally:\n    used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "    print('USED', used.ru_maxrss, used.ru_utime + used.ru_stime, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, "data", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise UserError(f"tcl data {arguments[0]} failed: {done.stderr.strip().splitlines()[-1][:300]}")
-    peak = next(int(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("PEAK "))
-    return json.loads(done.stdout), peak * 1024
+    peak, cpu_s = next(line.split()[1:] for line in done.stderr.splitlines() if line.startswith("USED "))
+    return json.loads(done.stdout), int(peak) * 1024, float(cpu_s)
