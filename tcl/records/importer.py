@@ -2,7 +2,8 @@
 
     summary = import_logs(["logs/"], Dataset.create("mine"), platform="v100")
 
-All of an import is one commit: killed or stopped half-way it leaves the dataset as it was. A second run finds the same records and adds nothing.
+All of an import is one commit: killed or stopped half-way it leaves the dataset as it was. A second run finds the same records and adds
+nothing.
 """
 
 from __future__ import annotations
