@@ -1,6 +1,6 @@
 """Importing logs into a dataset: every line becomes a measurement, a duplicate, or a counted and located refusal.
 
-    summary = import_logs(["logs/"], Dataset.create("mine"), platform="v100")
+    summary = import_logs(["logs/"], "mine", "v100")
 
 All of an import is one commit: killed or stopped half-way it leaves the dataset as it was. A second run finds the same records and adds
 nothing.
