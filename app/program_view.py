@@ -43,10 +43,8 @@ def _one(path: str, version: str, details: dict) -> None:
     left, right = st.columns([3, 2], gap="medium")
     with left:
         st.markdown(f"**What its schedule does**, {len(details['steps'])} primitives in order")
-        steps = pd.DataFrame({"#": range(1, len(details["steps"]) + 1), "step": details["steps"]})
-        st.dataframe(
-            steps, hide_index=True, height=320, column_config={"#": st.column_config.NumberColumn(width=40)}, alt="Schedule primitives"
-        )
+        steps = pd.DataFrame({"step": details["steps"]}, index=range(1, len(details["steps"]) + 1))
+        st.dataframe(steps, hide_index=False, height=min(38 + 32 * len(steps), 360), alt="Schedule primitives")
     with right:
         _latencies([details])
         _script(path, version, details)
@@ -70,7 +68,11 @@ def _two(path: str, version: str, pair: list[dict]) -> None:
         shown = shown.rename(columns={"left": a["id"], "right": b["id"]})
         styled = shown.style.apply(lambda row: [MARKS.get(row["change"], "")] * len(row), axis=1)
         st.dataframe(
-            styled, hide_index=True, height=360, column_config={"change": st.column_config.TextColumn(width=80)}, alt="Two schedules"
+            styled,
+            hide_index=True,
+            height=min(46 + 32 * len(shown), 420),
+            column_config={"change": st.column_config.TextColumn(width=80)},
+            alt="Two schedules",
         )
     with right:
         _latencies(pair)
@@ -85,12 +87,12 @@ def _latencies(several: list[dict]) -> None:
         st.markdown("**Latency on every platform** (bars: median; lines: range of the repeats)")
         bars = rows["platform"].nunique() * rows["name"].nunique()
         key = "latencies-" + "-".join(d["id"] for d in several)
-        chart(platform_figure(rows), key=key, height=80 + 28 * bars, alt="Latency by platform")
+        chart(platform_figure(rows), key=key, height=96 + 28 * bars, alt="Latency by platform")
     for details in several:
         for row in details["measurements"]:
             speed = f", {row['gflops']:,.1f} GFLOP/s" if row["gflops"] else ""
             of = f"{details['id'][:4]}… " if len(several) > 1 else ""
-            st.caption(f"{of}**{row['platform']}** {row['text']}{speed}" + (f" ({row['repeats']} repeats)" if row["repeats"] else ""))
+            st.caption(f"{of}**{row['platform']}** {row['text']}{speed}" + (f" ({row['repeats']} repeats)" if row["repeats"] > 1 else ""))
 
 
 def _script(path: str, version: str, details: dict) -> None:

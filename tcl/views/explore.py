@@ -176,8 +176,9 @@ def platform_figure(rows: pd.DataFrame) -> go.Figure:
             error_x={"type": "data", "symmetric": False, "thickness": 1, **spread},
             hovertemplate=f"%{{y}}: %{{x:.4g}} {unit}<extra>{name}</extra>",
         )  # fmt: skip
-    figure.update_layout(barmode="group", bargap=0.3, legend={"orientation": "h", "y": 1.15})
-    return plain(figure, x=f"latency, {unit}", y="")
+    plain(figure, x=f"latency, {unit}", y="")
+    figure.update_layout(barmode="group", bargap=0.3, legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0})
+    return figure
 
 
 def plain(figure: go.Figure, x: str, y: str) -> go.Figure:

@@ -11,7 +11,7 @@ CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", 
 SEQUENTIAL = "Viridis"
 FASTER_IS_BRIGHT = "Viridis_r"
 """For latencies: low is good, and good is bright."""
-GREY = "rgba(128,128,128,0.28)"
+GREY = "rgba(128,128,128,0.36)"
 FAILED = "#D55E00"
 GRID = "rgba(128,128,128,0.18)"
 OTHERS = "rgba(128,128,128,0.75)"

@@ -105,9 +105,13 @@ def best_figure(
         figure.add_hline(
             y=latency * factor, line={"dash": "dot", "width": 1.5, "color": color}, annotation_text=text, annotation_font_color=color
         )
-    plain(figure, "programs measured" if against == "trials" else "seconds at work", f"latency, {unit} (log)")
+    plain(figure, "programs measured" if against == "trials" else "seconds at work", "latency (log)")
     figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}, margin={"t": 30})
-    figure.update_yaxes(type="log", exponentformat="none", nticks=8)
+    figure.update_yaxes(type="log")
+    shown = [*known, *references.values()]
+    if shown:
+        places, texts = palette.log_ticks(min(shown), max(shown))
+        figure.update_yaxes(tickvals=[10**p * factor for p in places], ticktext=texts)
     figure.update_xaxes(rangemode="tozero")
     return figure
 
