@@ -8,6 +8,8 @@ from pathlib import Path
 from tcl.errors import UserError
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
+BUILT_IN = ASSETS / "builtin"
+"""The dataset that ships with the project; its card is the README.md in it."""
 
 
 def workspace() -> Path:

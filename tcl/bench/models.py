@@ -21,7 +21,8 @@ from tcl.bench.report import goal, machine
 from tcl.errors import UserError
 from tcl.files import write_json
 from tcl.progress import Progress
-from tcl.workspace import ASSETS, workspace
+from tcl.workspace import BUILT_IN as BUILT_IN_DATASET
+from tcl.workspace import workspace
 
 MODELS = ("mamba", "tlp", "mlp", "lstm", "hardware_attention", "xgb", "random")
 METRICS = ("top1", "top5", "top1_mean", "top5_mean", "pairwise", "spearman")
@@ -90,7 +91,7 @@ def _platforms(name: str, chosen: Sequence[str] | None) -> list[str]:
 def _open(name: str) -> Any:
     from tcl.programs.dataset import Dataset
 
-    return Dataset.open(ASSETS / "dataset" if name == BUILT_IN else name)
+    return Dataset.open(BUILT_IN_DATASET if name == BUILT_IN else name)
 
 
 def _cell(place: Path, name: str, platform: str, model: str, seed: int, how: dict[str, Any], progress: Progress) -> dict[str, Any]:
