@@ -34,7 +34,10 @@ def structure(text: bytes) -> bytes:
 def integers(texts: list[bytes], signed: bool = False) -> np.ndarray:
     """All digit runs of texts of one structure, int64 (n, m)."""
     table = _SIGNED_DIGITS if signed else _ONLY_DIGITS
-    flat = np.fromstring(b" ".join(t.translate(table) for t in texts), dtype=np.int64, sep=" ")
+    runs = b" ".join(t.translate(table) for t in texts)
+    if not runs.strip():  # numpy reads one number out of blanks
+        return np.zeros((len(texts), 0), dtype=np.int64)
+    flat = np.fromstring(runs, dtype=np.int64, sep=" ")
     if len(flat) % max(len(texts), 1):
         raise ValueError("texts of one structure hold different numbers of integers")
     return flat.reshape(len(texts), -1)

@@ -170,3 +170,11 @@ def test_flat_features_tell_programs_apart_and_name_their_columns(tmp_path):
     column = FLAT_FEATURES.index("value_pragma_unroll_0")
     assert sorted(flat[:4, column].round(1).tolist()) == [0, pytest.approx(4.1), 6, 9]
     assert flat_features(dataset).shape[1] > flat.shape[1] and np.isfinite(flat_of(tokens_of(dataset))).all()
+
+
+def test_traces_without_decisions():
+    """Elementwise tasks have design spaces with nothing to decide."""
+    text = '[[["GetSBlock",[],["add","main"],["b0"]],["ComputeInline",["b0"],[],[]],["Annotate",["b0",32],["meta_schedule.parallel"],[]]],[]]'
+    tokens = tokenize([text, text], ["metaschedule"] * 2)
+    assert tokens.length.tolist() == [2, 2]
+    assert (tokens.kind[0] == tokens.kind[1]).all() and tokens.kind[0, :2].all()
