@@ -7,10 +7,11 @@ its content, so a second run finds what is missing by asking the dataset.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ def find_tasks(names: Sequence[str]) -> list[Task]:
         for task in tasks:
             known = found.get(task.id)
             networks = {u.network: u for u in (*(known.networks if known else ()), *task.networks)}
-            found[task.id] = _with_networks(known or task, networks)
+            found[task.id] = replace(known or task, networks=tuple(networks.values()))
     return list(found.values())
 
 
@@ -118,7 +119,7 @@ def collect(
         with Measurer() as measurer:
             for (platform, task), best in _best(dataset).items():
                 measurer.best[platform, task] = best
-            finished = result.already_there
+            finished, missing_in_all = 0, total - result.already_there
             for begin in range(0, max(len(s) for s in order.values()), ROUND):
                 for task in tasks:
                     chosen = order[task.id][begin : begin + ROUND]
@@ -133,7 +134,7 @@ def collect(
                         finished += len(rows)
                         _count(result, rows, measurer.stats.timed_again, measurer.stats.busy)
                         progress.event("measured", task=task.name, platform=platform.name, programs=len(rows))
-                        progress.step(finished, total, f"{task.name} on {platform.name}")
+                        progress.step(finished, missing_in_all, f"{task.name} on {platform.name}")
     except Stopped:
         result.stopped = True
     finally:
@@ -145,8 +146,6 @@ def _fill_pools(
     dataset: Dataset, tasks: list[Task], platform: Platform, size: int, seed: int, progress: Progress
 ) -> dict[int, list[Program]]:
     """Each task's pool, `size` programs where its design space holds as many; new ones are added to the dataset."""
-    import json
-
     from tcl.tuning.design_space import sample_programs
 
     frame = dataset.programs(["program", "task", "schedule"], tasks=[t.id for t in tasks])
@@ -190,9 +189,3 @@ def _count(result: Collected, rows: list[Measurement], timed_again: int, disturb
     result.failed.update(r.error for r in rows if r.error)
     result.by_platform.update(r.platform for r in rows)
     result.timed_again, result.busy = timed_again, disturbed
-
-
-def _with_networks(task: Task, networks: dict) -> Task:
-    from dataclasses import replace
-
-    return replace(task, networks=tuple(networks.values()))

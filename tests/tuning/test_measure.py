@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 
 import pytest
 
@@ -18,7 +17,8 @@ pytestmark = pytest.mark.tvm
 
 @pytest.fixture(scope="module")
 def measurer():
-    with Measurer(build_timeout_s=30.0, run_timeout_s=3.0) as warm:
+    # no cut-off and a large budget: the number of repeats must not depend on how busy the machine is
+    with Measurer(build_timeout_s=30.0, run_timeout_s=10.0, cutoff=1e9, budget_s=5.0) as warm:
         yield warm
 
 
@@ -36,9 +36,8 @@ def test_measures_every_program_with_repeats(measurer, task, programs):
     rows = measurer.measure(platform_for("native"), task, programs, source="test")
     assert [r.program for r in rows] == [p.id for p in programs]
     assert all(not r.error for r in rows)
-    assert max(len(r.costs_s) for r in rows) == 5
-    # 0.5 MFLOP: between a microsecond and 50 ms on anything that runs this
-    assert all(1e-6 < r.latency_s < 0.05 for r in rows)
+    assert [len(r.costs_s) for r in rows] == [5] * len(rows)
+    assert all(r.latency_s > 1e-6 for r in rows)  # 0.5 MFLOP take longer than that on any CPU
     assert len(measurer.reference_s) >= 2
 
 
@@ -100,7 +99,11 @@ def test_same_program_on_every_profile(measurer, task, programs):
         assert measurer.check(platform_for(profile), task, programs[0]) < 1e-5
 
 
-def test_repeats_agree(measurer, task, programs):
-    first = measurer.measure(platform_for("native"), task, programs)
-    spread = [max(r.costs_s) / min(r.costs_s) for r in first if len(r.costs_s) > 1]
-    assert spread and statistics.median(spread) < 2
+def test_hopeless_candidates_are_cut_off(measurer, task, programs):
+    """Next to a best latency of a picosecond every program is hopeless: one repeat each, recorded as what it is."""
+    platform = platform_for("native")
+    before = measurer.cutoff, measurer.best.copy()
+    measurer.cutoff, measurer.best[platform.name, task.id] = 10.0, 1e-12
+    rows = measurer.measure(platform, task, programs)
+    measurer.cutoff, measurer.best = before
+    assert [len(r.costs_s) for r in rows] == [1] * len(programs)
