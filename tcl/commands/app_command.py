@@ -15,6 +15,7 @@ from tcl.errors import UserError
 
 def run(
     datasets: Annotated[list[Path] | None, typer.Argument(metavar="DIR", help="Datasets to offer beside the built-in ones.")] = None,
+    builtin: Annotated[bool, typer.Option(help="Whether to offer the built-in datasets as well.")] = True,
     port: Annotated[int, typer.Option(help="Port on localhost.")] = 8501,
 ) -> None:
     """Open the app in a browser: http://localhost:PORT."""
@@ -27,6 +28,7 @@ def run(
         raise UserError(f"The app's pages are not in {root}.", hint="Run `tcl app` from a checkout of the project.")
     _must_be_free(port)
     environment = os.environ | {"TCL_APP_DATASETS": os.pathsep.join(str(p.resolve()) for p in datasets or [])}
+    environment["TCL_APP_BUILTIN"] = str(int(builtin))
     # Streamlit reads .streamlit/config.toml from the current folder; what must hold wherever it is started is said here as well.
     settings = {"server.port": port, "server.address": "localhost", "server.headless": "true", "browser.gatherUsageStats": "false"}
     flags = [f"--{name}={value}" for name, value in settings.items()]

@@ -29,7 +29,10 @@ def app(workspace: Path, *datasets: Path, port: int | None = None, log: Path | N
     environment = os.environ | {"TCL_WORKSPACE": str(workspace)}
     output = (log or workspace.with_name("app.log")).open("wb")
     server = subprocess.Popen(
-        [sys.executable, "-m", "tcl", "app", *map(str, datasets), "--port", str(port)], env=environment, stdout=output, stderr=output
+        [sys.executable, "-m", "tcl", "app", *map(str, datasets), "--no-builtin", "--port", str(port)],
+        env=environment,
+        stdout=output,
+        stderr=output,
     )
     try:
         wait_for(f"http://localhost:{port}/_stcore/health", server)
