@@ -21,7 +21,6 @@ BENCHES = {
     "sampling": "tcl.bench.sampling",
     "continual": "tcl.bench.continual",
     "tuning": "tcl.bench.tuning",
-    "app": "tcl.bench.app",
 }
 """Name -> module. Each has `run(*, progress, **settings) -> {"bench", "rows", "goals", "machine"}`."""
 

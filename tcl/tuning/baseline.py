@@ -62,10 +62,10 @@ def _time_network(source: str, folder: str, threads: int) -> float:
     import numpy as np
     import torch
 
-    from tcl.tuning.networks import torch_network
+    from tcl.tuning.model_source import model_of
 
     torch.set_num_threads(threads)
-    model, inputs = torch_network(source)
+    model, inputs = model_of(source)
     with torch.inference_mode():
         seconds = time_runs(lambda: model(*inputs))
         output = model(*inputs)

@@ -14,8 +14,9 @@ from tcl.tuning.apart import ProcessFailed
 from tcl.tuning.baseline import pytorch_network
 from tcl.tuning.check import TOLERANCE, largest_error
 from tcl.tuning.journal import Trial
+from tcl.tuning.model_source import model_of
 from tcl.tuning.network_run import NetworkRun, build_network, run_network
-from tcl.tuning.networks import import_network, lower, torch_network
+from tcl.tuning.networks import import_network, lower
 
 if TYPE_CHECKING:
     from tcl.tuning.tune import Run
@@ -34,7 +35,7 @@ def finish_network(run: Run, bests: Mapping[int, Trial]) -> dict[str, Any]:
     threads = run.measurer.threads
     pytorch_s = pytorch_network(run.subject.name, folder, threads)
     with busy():
-        lowered = lower(import_network(*torch_network(run.subject.name)), run.target)
+        lowered = lower(import_network(*model_of(run.subject.name)), run.target)
         tuned = build_network(lowered, {task: trial.program for task, trial in bests.items()}, run.target)
         tuned.export(folder / "network.so")
         plain = build_network(lowered, {}, run.target, fill=False)

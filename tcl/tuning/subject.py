@@ -1,4 +1,4 @@
-"""What a person asks to tune: an operator written as text, or a network by name."""
+"""What a person asks to tune: an operator written as text, a network by name, or an exported model by its path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tcl.errors import UserError
 from tcl.programs.types import Task
-from tcl.tuning.networks import NETWORKS, network_tasks
+from tcl.tuning.model_source import check_file, is_file, name_of, tasks_of
+from tcl.tuning.networks import NETWORKS
 from tcl.tuning.operators import OPERATORS, forms, is_operator, operator_task
 
 
@@ -35,8 +36,10 @@ def check_name(text: str) -> None:
     if is_operator(text):
         parse(text)
     elif text not in NETWORKS:
+        if is_file(text) or Path(text).suffix == ".onnx":
+            return check_file(text)
         if Path(text).suffix or "/" in text:
-            raise UserError(f"{text} cannot be tuned: files are not read yet.", hint=f"Networks: {', '.join(NETWORKS)}.")
+            raise UserError(f"{text} cannot be tuned: it is no file of torch.export.save (.pt2).", hint=f"Networks: {', '.join(NETWORKS)}.")
         close = difflib.get_close_matches(text, [*NETWORKS, *OPERATORS], n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"Networks: {', '.join(NETWORKS)}. Operators: {forms()}."
         raise UserError(f"{text!r} is neither a network nor an operator known here.", hint=hint)
@@ -52,5 +55,5 @@ def subject(text: str) -> Subject:
     check_name(text)
     if is_operator(text):
         return Subject(text, text, [operator_task(text)], [1.0])
-    tasks = network_tasks(text)
-    return Subject(text, "", tasks, [next((u.weight for u in t.networks if u.network == text), 1.0) for t in tasks])
+    tasks, name = tasks_of(text), name_of(text)
+    return Subject(text, "", tasks, [next((u.weight for u in t.networks if u.network == name), 1.0) for t in tasks])

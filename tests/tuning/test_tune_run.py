@@ -112,8 +112,11 @@ def test_goes_on_where_it_was(tmp_path):
 
 
 def test_a_killed_run_keeps_every_finished_batch(tmp_path):
-    code = f"from pathlib import Path; from tcl.tuning.tune import tune; tune({SPEC!r}, trials=200, out=Path({str(tmp_path / 'out')!r}), model='random', strategy='random')"
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    code = (
+        "import sys; from pathlib import Path; from tcl.tuning.tune import tune; "
+        "tune(sys.argv[1], trials=200, out=Path(sys.argv[2]), model='random', strategy='random')"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, SPEC, str(tmp_path / "out")], stderr=subprocess.DEVNULL)
     try:
         for _ in range(1200):
             if process.poll() is not None:
@@ -191,7 +194,9 @@ def test_largest_error():
         ({"text": "resnet81"}, "resnet18"),
         ({"text": "matmull:3,3,3"}, "not an operator"),
         ({"text": "matmul:3,3"}, "2 numbers instead of 3"),
-        ({"text": "nothing/like/this.onnx"}, "cannot be tuned"),
+        ({"text": "nothing/like/this.onnx"}, "ONNX files are not read"),
+        ({"text": "nothing/like/this.pt2"}, "There is no file"),
+        ({"text": "notes.txt"}, "cannot be tuned"),
         ({"profile": "z80"}, "not a target"),
         ({"profile": "cuda:sm_80"}, "cannot be tuned here"),
         ({"model": "no/such/folder"}, "not a saved model"),

@@ -1,0 +1,97 @@
+"""Whole networks: tuned task by task, compiled with the tuned schedules, run in the relax VM, compared with PyTorch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tcl.errors import UserError
+from tcl.progress import Progress
+from tcl.tuning.networks import network_tasks
+from tcl.tuning.tune import tune
+
+pytestmark = pytest.mark.tvm
+NETWORK = "bert_tiny"
+
+
+class Recorder(Progress):
+    def __init__(self):
+        self.events = []
+
+    def event(self, kind, **data):
+        json.dumps(data, allow_nan=False)
+        self.events.append((kind, data))
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("network")
+    recorder = Recorder()
+    trials = 2 * len(network_tasks(NETWORK)) - 3  # a few tasks get no second batch
+    return recorder, trials, tune(NETWORK, trials=trials, out=folder / "out", model="xgb", strategy="decisions", progress=recorder)
+
+
+def test_the_network_was_run_and_agrees_with_pytorch(tuned):
+    _, trials, result = tuned
+    assert result["trials"] <= trials and result["correct"] is True and result["max_error"] <= 1e-3
+    assert 0 < result["best_latency_s"] < result["untuned_latency_s"]
+    assert result["pytorch_latency_s"] > 0 and len(result["latency_costs_s"]) >= 1
+    assert result["tasks_unscheduled"] == []
+
+
+def test_every_task_has_a_row_and_the_first_batch_goes_round(tuned):
+    recorder, _, result = tuned
+    tasks = network_tasks(NETWORK)
+    assert {r["name"] for r in result["tasks"]} == {t.name for t in tasks}
+    assert all(r["trials"] >= 1 for r in result["tasks"])
+    assert sum(r["share"] for r in result["tasks"]) == pytest.approx(1.0)
+    assert {d["name"] for k, d in recorder.events if k == "task"} == {t.name for t in tasks}
+
+
+def test_the_sum_of_the_tasks_explains_the_latency(tuned):
+    _, _, result = tuned
+    total = sum(r["weight"] * r["best_latency_s"] for r in result["tasks"])
+    assert 0.3 < total / result["best_latency_s"] < 3
+
+
+def test_the_exported_network_runs_in_a_fresh_process(tuned):
+    _, _, result = tuned
+    done = subprocess.run([sys.executable, result["export"]["snippet"]], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "largest relative error" in done.stdout
+
+
+def test_stock_tvm_finds_every_task_in_the_database(tuned):
+    """MetaScheduleApplyDatabase, as TVM's own compile_relax uses it, schedules every function of the network."""
+    import tvm
+    from tvm import relax
+    from tvm.s_tir.meta_schedule.database import JSONDatabase
+
+    from tcl.tuning.networks import import_network, lower, torch_network
+    from tcl.tuning.targets import platform_for
+
+    _, _, result = tuned
+    target = json.loads(platform_for("native").target)
+    lowered = lower(import_network(*torch_network(NETWORK)), target)
+    with tvm.target.Target(target), JSONDatabase(work_dir=result["export"]["folder"]):
+        applied = relax.transform.MetaScheduleApplyDatabase(enable_warning=True)(lowered)
+    functions = [f for _, f in applied.functions_items() if isinstance(f, tvm.tirx.PrimFunc)]
+    scheduled = [f for f in functions if f.attrs is not None and "tirx.is_scheduled" in f.attrs]
+    assert len(functions) > 5 and len(scheduled) == len(functions)
+
+
+def test_an_exported_model_by_its_path(tmp_path):
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 14 * 14, 10)).eval()
+    path = tmp_path / "small.pt2"
+    torch.export.save(torch.export.export(model, (torch.randn(1, 3, 16, 16),)), path)
+    result = tune(str(path), trials=8, out=tmp_path / "out", model="random", strategy="random")
+    assert result["correct"] is True and result["best_latency_s"] > 0 and result["tasks_unscheduled"] == []
+    (tmp_path / "broken.pt2").write_bytes(b"PK nothing")
+    with pytest.raises(UserError, match=r"not a program that torch\.export\.save wrote"):
+        tune(str(tmp_path / "broken.pt2"), trials=8, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
