@@ -92,9 +92,9 @@ def tuning_view(job: Job) -> None:
     events = job.events()
     frame = tuning.measured(events)
     per_task = tuning.tasks(events)
-    result = job.result or {}
-    state = job.state
     latest = job.progress["latest"]
+    result = latest.get("baseline", {}) | (job.result or {})
+    state = job.state
     if frame.empty:
         phase = latest.get("phase", {}).get("name", "")
         if state in ALIVE:
@@ -125,7 +125,7 @@ def tuning_view(job: Job) -> None:
                 _metric(
                     label,
                     latency_text(result[key]),
-                    f"{result[key] / result['best_latency_s']:.2f} × the best" if result.get("best_latency_s") else None,
+                    f"{result[key] / best_s:.2f} × the best" if best_s else None,
                 )
         if "correct" in result:
             _metric("Output", "correct" if result["correct"] else "WRONG", "compared with NumPy / PyTorch")

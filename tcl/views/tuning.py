@@ -102,8 +102,17 @@ def best_figure(
     for i, (name, latency) in enumerate(references.items()):
         color = palette.CATEGORIES[[1, 2, 3, 5][i % 4]]
         text = f"{name} {palette.latency_text(latency)}"
-        figure.add_hline(
-            y=latency * factor, line={"dash": "dot", "width": 1.5, "color": color}, annotation_text=text, annotation_font_color=color
+        figure.add_hline(y=latency * factor, line={"dash": "dot", "width": 1.5, "color": color})
+        # An annotation's place on a log axis is the logarithm, a line's is the value itself.
+        figure.add_annotation(
+            x=1,
+            xref="paper",
+            xanchor="right",
+            y=np.log10(latency * factor),
+            yanchor="bottom",
+            text=text,
+            showarrow=False,
+            font={"color": color},
         )
     plain(figure, "programs measured" if against == "trials" else "seconds at work", "latency (log)")
     figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}, margin={"t": 30})

@@ -174,7 +174,9 @@ def test_tuning_of_one_task():
     assert tuning.failures(frame) == {"run_timeout": 1}
     assert tuning.per_minute(frame) == 60.0
     for against in ("trials", "seconds"):
-        tuning.best_figure(frame, against, {"untuned": 5e-3, "PyTorch": None}).to_json()
+        figure = tuning.best_figure(frame, against, {"untuned": 5e-3, "PyTorch": None})
+        (line,), (label,) = figure.layout.shapes, figure.layout.annotations
+        assert line.y0 == pytest.approx(5.0) and label.y == pytest.approx(np.log10(5.0))  # ms, on a log axis
 
 
 def test_tuning_of_a_network_sums_weighted_bests():
