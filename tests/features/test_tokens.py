@@ -174,7 +174,8 @@ def test_flat_features_tell_programs_apart_and_name_their_columns(tmp_path):
 
 def test_traces_without_decisions():
     """Elementwise tasks have design spaces with nothing to decide."""
-    text = '[[["GetSBlock",[],["add","main"],["b0"]],["ComputeInline",["b0"],[],[]],["Annotate",["b0",32],["meta_schedule.parallel"],[]]],[]]'
+    inline, annotate = '["ComputeInline",["b0"],[],[]]', '["Annotate",["b0",32],["meta_schedule.parallel"],[]]'
+    text = f'[[["GetSBlock",[],["add","main"],["b0"]],{inline},{annotate}],[]]'
     tokens = tokenize([text, text], ["metaschedule"] * 2)
     assert tokens.length.tolist() == [2, 2]
     assert (tokens.kind[0] == tokens.kind[1]).all() and tokens.kind[0, :2].all()
