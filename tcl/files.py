@@ -21,3 +21,14 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def load_tensors(path: Path) -> dict[str, Any]:
+    """The torch tensors of a safetensors file. Raises ValueError where it is cut or no such file, OSError where it cannot be read."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path.name}: {error}") from None

@@ -18,6 +18,7 @@ from torch import nn
 
 from tcl.continual.knowledge_base import Shape, bytes_of, copied
 from tcl.continual.slots import Weights
+from tcl.files import load_tensors
 from tcl.models.base import Inputs
 from tcl.models.mamba import MambaNetwork
 from tcl.models.neural import Batch, NeuralModel
@@ -131,6 +132,4 @@ class ActiveColumn(NeuralModel):
         draft.replace(path)
 
     def load_weights(self, path: Path) -> None:
-        from safetensors.torch import load_file
-
-        self.network.load_state_dict(load_file(path))
+        self.network.load_state_dict(load_tensors(path))

@@ -22,7 +22,7 @@ from typing import Any
 from tcl.continual.slots import Weights, empty_slot, fold
 from tcl.errors import UserError
 from tcl.features.vocabulary import VERSION
-from tcl.files import write_json
+from tcl.files import load_tensors, write_json
 from tcl.models.mamba import Mamba
 
 CARD = "knowledge_base.json"
@@ -135,15 +135,13 @@ class KnowledgeBase:
     @classmethod
     def load(cls, folder: str | Path) -> KnowledgeBase:
         """The knowledge base that `save` wrote, on this machine or another. Raises UserError where there is none."""
-        from safetensors.torch import load_file
-
         folder = Path(folder)
         try:
             card = json.loads((folder / CARD).read_text())
             if card["format"] != FORMAT or card["features"] != VERSION:
                 raise UserError(f"{folder} was written by another version than this one reads.", hint="Learn its platforms again.")
-            tensors = load_file(folder / f"weights-{card['step']}.safetensors")
-            fisher = {k: v.float() for k, v in load_file(folder / f"protection-{card['step']}.safetensors").items()}
+            tensors = load_tensors(folder / f"weights-{card['step']}.safetensors")
+            fisher = {k: v.float() for k, v in load_tensors(folder / f"protection-{card['step']}.safetensors").items()}
             trunk = {k[6:]: v for k, v in tensors.items() if k.startswith("trunk.")}
             bank = {k[5:]: v for k, v in tensors.items() if k.startswith("bank.")}
             return cls(Shape(**card["shape"]), copied(trunk), copied(bank), card["platforms"], copied(fisher), card["history"])

@@ -15,6 +15,7 @@ from torch import nn
 from tcl.features.context import PLATFORM_FEATURES, TASK_FEATURES
 from tcl.features.flat import FLAT_FEATURES
 from tcl.features.vocabulary import KINDS, NUMBERS
+from tcl.files import load_tensors
 from tcl.models.base import CostModel, Examples, Inputs, Trainer
 
 P = len(NUMBERS)
@@ -137,9 +138,7 @@ class NeuralModel(CostModel):
         save_file({k: v.contiguous().cpu() for k, v in self.network.state_dict().items()}, folder / "weights.safetensors")
 
     def _load_weights(self, folder: Path) -> None:
-        from safetensors.torch import load_file
-
-        self.network.load_state_dict(load_file(folder / "weights.safetensors"))
+        self.network.load_state_dict(load_tensors(folder / "weights.safetensors"))
 
 
 class TokenEmbedding(nn.Module):

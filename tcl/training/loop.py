@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from tcl.errors import UserError
-from tcl.files import write_json
+from tcl.files import load_tensors, write_json
 from tcl.machine import busy
 from tcl.models.base import Examples, checked
 from tcl.models.neural import Batch, NeuralModel
@@ -238,11 +238,9 @@ class _Run:
         folder = self.how.checkpoint
         if folder is None or not (folder / "checkpoint.json").exists():
             return 0
-        from safetensors.torch import load_file
-
         try:
             about = json.loads((folder / "checkpoint.json").read_text())
-            tensors = load_file(folder / about["file"])
+            tensors = load_tensors(folder / about["file"])
         except (ValueError, OSError, KeyError) as error:
             raise UserError(f"The checkpoint in {folder} cannot be read: {error}.", hint="Remove that folder to start again.") from None
         if about["how"] != self._identity():
