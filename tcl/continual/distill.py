@@ -34,7 +34,7 @@ from tcl.models.mamba import Mamba
 from tcl.models.neural import Batch
 from tcl.programs.types import content_id
 from tcl.progress import Progress
-from tcl.training.loop import Trainer
+from tcl.training.loop import Scored, Trainer
 from tcl.training.losses import lambda_rank
 from tcl.training.metrics import Assignments
 
@@ -144,20 +144,11 @@ def source_agreement(base: KnowledgeBase, data: PlatformData) -> dict[str, float
 # -- consolidate -----------------------------------------------------------------------------------------------------------
 
 
-class _Scored(nn.Module):
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        return self.network.head(self.network(batch)).squeeze(-1)
-
-
 class _Scorer:
     """Scores of the Mamba with any weights, with gradients to them."""
 
     def __init__(self, model: Mamba) -> None:
-        self.module = _Scored(model.network)
+        self.module = Scored(model.network)
         model.network.train()
 
     def __call__(self, weights: Weights, batch: Batch) -> torch.Tensor:

@@ -61,7 +61,7 @@ class Trainer:
             return _Run(self, model, train, valid if valid is not None and len(valid) else None, rank, world).run()
 
 
-class _Scored(nn.Module):
+class Scored(nn.Module):
     """Network and head as one module: what DDP wraps."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -76,7 +76,7 @@ class _Run:
     def __init__(self, how: Trainer, model: NeuralModel, train: Examples, valid: Examples | None, rank: int, world: int) -> None:
         self.how, self.model, self.train_set, self.valid, self.rank, self.world = how, model, train, valid, rank, world
         model.to(_device(how.device, rank))
-        self.module: nn.Module = _Scored(model.network)
+        self.module: nn.Module = Scored(model.network)
         if world > 1:
             self.module = nn.parallel.DistributedDataParallel(self.module, find_unused_parameters=True)
         loss = loss_named(how.loss)
