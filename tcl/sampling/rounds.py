@@ -65,6 +65,7 @@ class Rounds:
             raise UserError(f"The budget is {budget}, and {n - int(self._before.sum())} programs can still be measured.")
         self.inputs, self.budget, self.sampler, self.seed, self.others = inputs, budget, sampler, seed, list(others)
         self.progress = progress or Progress()
+        self._checks = _Checks(self.progress)
         self._committee = committee
         self._ends = np.cumsum(round_sizes(budget, rounds, len(np.unique(self.assignment))))
         self._waiting = np.empty(0, np.int64)
@@ -117,7 +118,7 @@ class Rounds:
         judged = None
         if self.sampler.judges_by and len(rows):
             self._committee = self._committee or Committee(self.inputs, self.assignment)
-            judged = self._committee.judge(self.latency_s, self.seed + 7919 * (at or 0), self.progress)
+            judged = self._committee.judge(self.latency_s, self.seed + 7919 * (at or 0), self._checks)
         if judged is None and self.sampler.judges_by and self.others:
             judged = judge_by_others(self.others, self.inputs, self.assignment)
         prediction, uncertainty = judged or (None, None)
@@ -139,6 +140,13 @@ class Rounds:
         for indices in self:
             self.tell(indices, measure(indices))
         return self.selection()["row"].to_numpy()
+
+
+class _Checks(Progress):
+    """Lets the committee hear a stop; its training steps are no steps of the loop."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.check = progress.check  # type: ignore[method-assign]
 
 
 def round_sizes(budget: int, rounds: int, assignments: int = 1) -> np.ndarray:

@@ -14,8 +14,11 @@ import pytest
 
 from tcl.errors import UserError
 from tcl.programs.dataset import Dataset
+from tcl.programs.selection import list_selections, load_selection
+from tcl.sampling.plan import Request, read_plan, sample
 from tcl.tuning.collect import collect, find_tasks
 from tcl.tuning.targets import available_profiles, platform_for
+from tests.views.conftest import fill
 
 pytestmark = pytest.mark.tvm
 
@@ -57,10 +60,74 @@ def test_killed_half_way_it_continues(tmp_path):
     assert len(rows) == 24 and rows["program"].is_unique
 
 
+ROUNDS = ["matmul:32,32,32", "matmul:48,48,48", "softmax:16,64", "--programs-per-task", "16", "--sampler", "rdu", "--budget", "24"]
+
+
+def test_a_sampler_killed_in_a_round_finishes_that_round_and_the_budget(tmp_path):
+    out = tmp_path / "d"
+    command = [sys.executable, "-m", "tcl", "collect", *ROUNDS, "--out", str(out), "--json"]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline and _measured(out) == 0:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = _measured(out)
+    assert 0 < before < 24
+    dataset = Dataset.open(out)
+    (name,) = list_selections(dataset)
+    written = load_selection(dataset, name)[0]
+    assert len(written) > before  # the round was written down before it was measured
+    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert (result["already_there"], result["measured"], result["selected"]) == (before, 24 - before, 24)
+    kept, about = load_selection(dataset, name)
+    assert kept["round"].value_counts().sort_index().to_dict() == {0: 12, 1: 6, 2: 6}
+    assert kept["order"].tolist() == list(range(24)) and about["sampler"] == "rdu"
+    assert kept.iloc[: len(written)]["program"].tolist() == written["program"].tolist()
+    assert kept.loc[kept["round"] > 0, "uncertainty"].notna().all()  # what was measured before taught the later rounds
+    rows = dataset.refresh().measurements(["program"])
+    assert rows["program"].is_unique and set(rows["program"]) == set(kept["program"])
+    assert dataset.stats()["programs"] == 48  # what was not picked stays in the pool
+    again = collect(ROUNDS[:3], out, [platform_for()], programs_per_task=16, sampler="rdu", budget="24")
+    assert (again.already_there, again.measured) == (24, 0)
+
+
+def test_a_plan_is_measured_exactly(tmp_path):
+    platform = platform_for()
+    collect(["matmul:32,32,32", "softmax:16,64"], tmp_path / "pool", [platform], programs_per_task=8, budget=0)
+    picked = sample(Request(tmp_path / "pool", "kcenter", "4"), tmp_path / "plan.csv")
+    assert picked["picked"] == 4
+    found = collect([], tmp_path / "d", [platform], source=tmp_path / "pool", plan=tmp_path / "plan.csv")
+    assert (found.selected, found.measured, found.programs) == (4, 4, 16)
+    rows = Dataset.open(tmp_path / "d").measurements(["program"])
+    assert set(rows["program"]) == set(read_plan(tmp_path / "plan.csv"))
+    assert Dataset.open(tmp_path / "pool").stats()["measurements"] == 0
+    more = collect([], tmp_path / "d", [platform], sampler="rdu", budget="6", rounds=2)  # a sampler goes on from what is measured
+    assert (more.already_there, more.measured) == (4, 2)
+
+
+def test_plans_that_cannot_be_measured(tmp_path):
+    platform = platform_for()
+    with pytest.raises(UserError, match="no plan"):
+        collect([], tmp_path / "d", [platform], plan=tmp_path / "none.csv")
+    foreign = fill(tmp_path / "ansor", programs_a_task=4)
+    sample(Request(foreign.path, "random", "3"), tmp_path / "plan.csv")
+    with pytest.raises(UserError, match="come from ansor logs"):
+        collect([], tmp_path / "d", [platform], source=foreign.path, plan=tmp_path / "plan.csv")
+    other = fill(tmp_path / "other", programs_a_task=1, tasks=1)
+    with pytest.raises(UserError, match="are not in"):
+        collect([], tmp_path / "d", [platform], source=other.path, plan=tmp_path / "plan.csv")
+    with pytest.raises(UserError, match="holds no program"):
+        collect([], tmp_path / "d", [platform], source=foreign.path, sampler="rdu")
+    with pytest.raises(UserError, match="beside"):
+        collect(["matmul:8,8,8"], tmp_path / "d", [platform], plan=tmp_path / "plan.csv")
+    assert not (tmp_path / "d").exists()
+
+
 def test_a_mistake_leaves_nothing_behind(tmp_path):
     with pytest.raises(UserError, match="neither a network nor an operator"):
         find_tasks(["resnet19"])
-    with pytest.raises(UserError, match="not a sampler"):
+    with pytest.raises(UserError, match="no sampler"):
         collect(["matmul:8,8,8"], tmp_path / "d", [platform_for()], sampler="oracle")
     assert not (tmp_path / "d").exists()
 
