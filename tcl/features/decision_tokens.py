@@ -24,7 +24,7 @@ class DecisionTokens:
     """
 
     def __init__(self, instructions: list[list[Any]], layout: dict[int, int | list[int]]) -> None:
-        self._tokens = _skeleton(instructions)
+        self.skeleton = _skeleton(instructions)
         self._columns = {i: [c + 1 for c in at] if isinstance(at, list) else at + 1 for i, at in layout.items()}
 
     def tokens(self, table: np.ndarray) -> Tokens:
@@ -32,7 +32,7 @@ class DecisionTokens:
         n = len(table)
         tokens = empty(n)
         length = np.zeros(n, dtype=np.int64)
-        _fill(self._tokens, self._columns, table, np.arange(n), tokens.kind, tokens.numbers, length)
+        _fill(self.skeleton, self._columns, table, np.arange(n), tokens.kind, tokens.numbers, length)
         tokens.cut = int((length > LENGTH).sum())
         tokens.length = np.minimum(length, LENGTH).astype(np.int16)
         return tokens

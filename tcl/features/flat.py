@@ -17,14 +17,14 @@ SPLITS = 12
 """Splits whose numbers are kept one by one."""
 _SPLIT_NUMBERS = ("extent", "outer", "factor1", "factor2", "factor3", "factor4", "align")
 _SPLIT_COLUMNS = [NUMBERS.index(name) for name in _SPLIT_NUMBERS]
-_VALUED = ("compute_at", "reverse_compute_at", "pragma_unroll", "vectorize", "parallel", "cooperative_fetch", "annotate", "knob")
-_SIZED = ("block_x", "vthread", "thread_x", "parallel", "vectorize", "fuse")
+VALUED = ("compute_at", "reverse_compute_at", "pragma_unroll", "vectorize", "parallel", "cooperative_fetch", "annotate", "knob")
+SIZED = ("block_x", "vthread", "thread_x", "parallel", "vectorize", "fuse")
 _PER_ROLE = ("outer", "factor1", "factor2", "factor3", "factor4")
 FLAT_FEATURES = (
     *(f"split{i}_{name}" for i in range(SPLITS) for name in _SPLIT_NUMBERS),
     *(f"{role}_{name}" for role in ("spatial", "reduction") for name in _PER_ROLE),
-    *(f"value_{name}_{i}" for name in _VALUED for i in (0, 1)),
-    *(f"{what}_{name}" for name in _SIZED for what in ("extent", "align")),
+    *(f"value_{name}_{i}" for name in VALUED for i in (0, 1)),
+    *(f"{what}_{name}" for name in SIZED for what in ("extent", "align")),
     *(f"count_{name}" for name in KINDS[1:]),
 )
 _BATCH = 65536
@@ -74,12 +74,12 @@ def _fill(out: np.ndarray, kind: np.ndarray, numbers: np.ndarray) -> None:
         out[:, at] = (numbers[:, :, OUTER] * chosen).sum(1)
         out[:, at + 1 : at + 1 + FACTORS] = np.einsum("nlf,nl->nf", numbers[:, :, FACTOR : FACTOR + FACTORS], chosen.astype(np.float32))
         at += 1 + FACTORS
-    for name in _VALUED:
+    for name in VALUED:
         values = numbers[:, :, VALUE] * (kind == KIND[name])
         out[:, at] = values.sum(1)
         out[:, at + 1] = values.max(1, initial=0)
         at += 2
-    for name in _SIZED:
+    for name in SIZED:
         for column in (EXTENT, ALIGN):
             out[:, at] = (numbers[:, :, column] * (kind == KIND[name])).max(1, initial=0)
             at += 1

@@ -46,7 +46,7 @@ class _Token:
 
 
 @dataclass(frozen=True)
-class _Decision:
+class Decision:
     instruction: int
     element: int = -1  # -1: the decision is one number
     candidates: tuple[float, ...] = ()  # of a SampleCategorical: the decision is an index into them
@@ -91,11 +91,11 @@ def _skeleton(instructions: list[list[Any]]) -> list[_Token]:
             break  # what follows lowers the decisions that the tokens already carry
         if name.startswith("Sample"):
             if name == "SampleCategorical":
-                variables[outputs[0]] = _Decision(index, candidates=tuple(map(float, attributes[0])))
+                variables[outputs[0]] = Decision(index, candidates=tuple(map(float, attributes[0])))
             elif len(outputs) == 1 and name == "SampleComputeLocation":
-                variables[outputs[0]] = _Decision(index)
+                variables[outputs[0]] = Decision(index)
             else:
-                variables.update({v: _Decision(index, i) for i, v in enumerate(outputs)})
+                variables.update({v: Decision(index, i) for i, v in enumerate(outputs)})
         elif name.startswith("Get"):
             for i, output in enumerate(outputs):
                 (loops if output.startswith("l") else blocks)[output] = i if output.startswith("l") else len(blocks)
@@ -135,14 +135,14 @@ def _token(
         token.constants[VALUE] = float(np.log2(1 + len(inputs)))
     else:
         rest = [variables[r] if isinstance(r, str) and r in variables else r for r in inputs[1:]]
-        token.value = next((r for r in rest if isinstance(r, _Decision | int)), None)
+        token.value = next((r for r in rest if isinstance(r, Decision | int)), None)
     return token
 
 
 def _set_extents(name: str, token: _Token, inputs: list[Any], outputs: list[Any], extents: dict[str, list[Any]]) -> None:
     """Extents of the loops an instruction makes, as lists of factors; a loop whose extent no decision tells stays out."""
     if name == "Split":
-        extents.update({o: [f] for o, f in zip(outputs, token.factors, strict=False) if isinstance(f, _Decision | int)})
+        extents.update({o: [f] for o, f in zip(outputs, token.factors, strict=False) if isinstance(f, Decision | int)})
     elif name == "Fuse" and all(i in extents for i in inputs):
         token.extent = [f for i in inputs for f in extents[i]]
         extents[outputs[0]] = token.extent
@@ -152,7 +152,7 @@ def _set_extents(name: str, token: _Token, inputs: list[Any], outputs: list[Any]
 
 def _set_roles(tokens: list[_Token]) -> None:
     """Splits by more than one sampled factor are tilings: those with fewer factors than the longest are reductions."""
-    tiled = [t for t in tokens if t.kind == "split" and sum(isinstance(f, _Decision) for f in t.factors) > 1]
+    tiled = [t for t in tokens if t.kind == "split" and sum(isinstance(f, Decision) for f in t.factors) > 1]
     most = max((len(t.factors) for t in tiled), default=0)
     for token in tokens:
         if token.kind == "split":
@@ -164,7 +164,7 @@ def _fill(
     length: np.ndarray,
 ) -> None:  # fmt: skip
     def value(reference: Any) -> np.ndarray:
-        if not isinstance(reference, _Decision):
+        if not isinstance(reference, Decision):
             return np.full(len(rows), reference if isinstance(reference, int) else 0)
         column = decisions.get(reference.instruction)
         if isinstance(column, list):

@@ -10,6 +10,7 @@ import pytest
 import tvm
 
 from tcl.errors import UserError
+from tcl.features.flat import flat_of
 from tcl.programs.types import Program
 from tcl.tuning.allocate import Account, gain, next_task
 from tcl.tuning.design_space import Applier, apply, module, sample_programs
@@ -63,6 +64,14 @@ def test_genes_are_the_programs(spec, target):
             direct, read = space.tokens(gene[None]), Scorer.tokens([text])
             assert (direct.kind == read.kind).all() and (direct.length == read.length).all()
             np.testing.assert_array_equal(direct.numbers, read.numbers)
+
+
+@pytest.mark.parametrize("spec", OPERATORS)
+def test_flat_features_by_look_up_are_those_of_the_tokens(spec, target):
+    task = operator_task(spec)
+    for space, _ in spaces_of(task, target):
+        genes = space.draw(300, np.random.default_rng(2))
+        np.testing.assert_array_equal(space.flat(genes), flat_of(space.tokens(genes)))
 
 
 @pytest.mark.parametrize("spec", ["matmul:96,64,32", "dense:8,12,32"])
@@ -146,6 +155,35 @@ def test_decisions_find_what_a_known_rule_favours(platform, target):
         search.observe([p.program for p in batch], [latency(p.program) for p in batch])
         chosen = [latency(p.program) for p in batch if not p.random]
     assert np.mean(chosen) < 1.5e-3
+
+
+def test_random_programs_are_a_share_of_small_batches_too(platform, target):
+    search = make("decisions", operator_task("matmul:96,64,32"), target, "random", platform=platform)
+    batches = []
+    for _ in range(15):
+        batches.append(search.propose(4))
+        search.observe([p.program for p in batches[-1]], [1e-3] * 4)
+    assert any(p.random for p in batches[0])  # one at least: what a program costs without search
+    assert sum(p.random for batch in batches for p in batch) in (6, 7)
+
+
+def test_the_tasks_of_a_run_learn_from_each_other(platform, target):
+    """A rule learned on one matrix product ranks the programs of another, of which nothing is measured."""
+    shared = {}
+    first, second = operator_task("matmul:256,256,256"), operator_task("matmul:128,512,256")
+
+    def slowness(program: Program) -> float:
+        _, decisions = split(program.schedule)
+        return 1e-3 * (1 + abs(math.log2(next(v[-1] for _, v in decisions[1:] if isinstance(v, list))) - 4))
+
+    taught = make("decisions", first, target, "xgb", platform=platform, shared=shared)
+    fresh = make("decisions", second, target, "xgb", platform=platform, shared=shared)
+    assert not fresh.ready()
+    batch = taught.draw(48)
+    taught.observe(batch, [slowness(p) for p in batch])
+    assert fresh.ready()
+    chosen = [slowness(p.program) for p in fresh.propose(12) if not p.random]
+    assert np.mean(chosen) < 0.7 * np.mean([slowness(p) for p in fresh.draw(48)])
 
 
 def test_unknown_strategy_and_model(platform, target, tmp_path):

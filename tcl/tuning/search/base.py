@@ -54,7 +54,8 @@ class Search(ABC):
 
     Attributes:
         scored: candidates that the cost model has scored so far.
-        seconds: where the time went: "random", "search" (which includes "features" and "model"), "learn".
+        seconds: where the time went: "space" (learning the design spaces), "random", "search" (which includes "features",
+            "model" and "validate"), "learn".
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class Search(ABC):
         self.known: dict[int, float] = {}  # program id -> latency in seconds, NaN for a failure; also what was only proposed
         self.scored = 0
         self.seconds: Counter[str] = Counter()
-        self._draws = 0
+        self._draws = self._proposed = self._random = 0
 
     def propose(self, n: int) -> list[Proposal]:
         """Up to `n` distinct programs that were not proposed or observed before; none when the design space is exhausted."""
-        guided = n - max(1, round(RANDOM_SHARE * n)) if self.ready() else 0
+        guided = n - self._random_share(n) if self.ready() else 0
         batch: list[Proposal] = []
         if guided > 0:
             with self.timed("search"):
@@ -80,7 +81,16 @@ class Search(ABC):
         with self.timed("random"):
             batch += [Proposal(p) for p in self.draw(n - len(batch))]
         self.known |= {p.program.id: np.nan for p in batch}
+        if guided:
+            self._proposed += len(batch)
+            self._random += sum(p.random for p in batch)
         return batch
+
+    def _random_share(self, n: int) -> int:
+        """How many of the next n programs are drawn at random: one of a task that has none yet, then their share, over small batches too."""
+        if not self.known:
+            return max(1, round(RANDOM_SHARE * n))
+        return min(n, max(0, round(RANDOM_SHARE * (self._proposed + n)) - self._random))
 
     def observe(self, programs: Sequence[Program], latencies: Sequence[float]) -> None:
         """Learn that `programs` took `latencies` (seconds, NaN for a failure); of this run or of earlier ones."""

@@ -43,11 +43,12 @@ class DecisionSearch(Search):
 
         from tcl.tuning.design_space import Applier, module
 
-        self.scorer = Scorer(self.task, self.platform, self.model, seed=self.seed)
-        self._applier = Applier(module(self.task), tvm.target.Target(self.target))
         self.spaces: dict[str, Space] = {}
         self._genes: list[tuple[float, str, np.ndarray]] = []  # measured: latency, head of the space, gene
-        self._pilot()
+        with self.timed("space"):
+            self.scorer = Scorer(self.task, self.platform, self.model, seed=self.seed, shared=self.shared)
+            self._applier = Applier(module(self.task), tvm.target.Target(self.target))
+            self._pilot()
 
     def ready(self) -> bool:
         return self.scorer.ready and bool(self.spaces)
@@ -63,7 +64,7 @@ class DecisionSearch(Search):
 
     def _guided(self, n: int) -> list[Proposal]:
         heads = list(self.spaces)
-        if self.scorer.prior is not None and self.scorer._student is None:
+        if self.scorer.needs_student:
             self._teach()
         population = {h: g for h in heads if len(g := self._start(h, POPULATION // len(heads)))}
         archive: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # head -> keys, scores, genes of the best so far
@@ -132,7 +133,8 @@ class DecisionSearch(Search):
             if program.id in self.known:
                 continue
             try:
-                schedule = self._applier.schedule(program.schedule)
+                with self.timed("validate"):
+                    schedule = self._applier.schedule(program.schedule)
             except InvalidSchedule:
                 space.note(gene, valid=False)
                 self.known[program.id] = np.nan
@@ -161,14 +163,19 @@ class DecisionSearch(Search):
 
     def _teach(self) -> None:
         each = max(1, LESSON // len(self.spaces))
-        parts = [space.tokens(space.draw(each, self.rng)) for space in self.spaces.values()]
-        self.scorer.teach_student(_together(parts))
+        genes = {head: space.draw(each, self.rng) for head, space in self.spaces.items()}
+        with self.timed("features"):
+            tokens = _together([self.spaces[h].tokens(g) for h, g in genes.items()])
+            flat = np.concatenate([self.spaces[h].flat(g) for h, g in genes.items()])
+        with self.timed("model"):
+            self.scorer.teach_student(tokens, flat)
 
     def _score(self, space: Space, genes: np.ndarray, *, draft: bool) -> np.ndarray:
         with self.timed("features"):
-            tokens = space.tokens(genes)
+            flat = space.flat(genes)
+            tokens = None if draft else space.tokens(genes)
         with self.timed("model"):
-            scores = self.scorer.draft(tokens) if draft else self.scorer.score(tokens)
+            scores = self.scorer.draft(flat) if tokens is None else self.scorer.score(tokens, flat)
         self.scored += len(genes)
         return scores
 

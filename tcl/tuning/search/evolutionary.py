@@ -128,8 +128,7 @@ class _Saved:
     def __init__(self, search: Search) -> None:
         from tcl.tuning.search.scorer import Scorer
 
-        self.scorer = Scorer(search.task, search.platform, search.model, seed=search.seed)
-        self.task = search.task.id
+        self.scorer = Scorer(search.task, search.platform, search.model, seed=search.seed, shared=search.shared)
 
     def predict(self, context: Any, candidates: Any) -> np.ndarray:
         return self.scorer.score(self.scorer.tokens(self._texts(candidates)))

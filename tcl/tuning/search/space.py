@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tcl.features.decision_flat import DecisionFlat
 from tcl.features.decision_tokens import DecisionTokens
 from tcl.features.tokenizer import Tokens
 
@@ -115,6 +116,14 @@ class Space:
         """The programs as a cost model reads them."""
         parts = [slot.choices[genes[:, s]] for s, slot in enumerate(self.slots)]
         return self._reader.tokens(np.concatenate(parts, axis=1) if parts else np.zeros((len(genes), 0), dtype=np.int64))
+
+    def flat(self, genes: np.ndarray) -> np.ndarray:
+        """float32 (n, D): the programs' flat features, those of their tokens, by table look-ups."""
+        return self._flat.flat(genes)
+
+    @functools.cached_property
+    def _flat(self) -> DecisionFlat:
+        return DecisionFlat(self._reader, [(slot.instruction, slot.choices) for slot in self.slots])
 
     def keys(self, genes: np.ndarray) -> np.ndarray:
         """int64 (n,): equal for equal genes, and almost surely only for those."""
