@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tcl.commands.common import JsonFlag, emit, progress, say
+from tcl.commands.evaluate import say_importance
 from tcl.errors import UserError
 
 Dir = Annotated[Path, typer.Argument(help="A dataset.", show_default=False)]
@@ -30,6 +31,7 @@ def run(
     per_assignment: Annotated[int | None, typer.Option(help="At most so many programs of each task and platform.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     amp: Annotated[bool, typer.Option(help="Compute in bfloat16.")] = False,
+    importance: Annotated[int, typer.Option(min=0, help="Repeats of permutation importance on the test part; 0: leave it out.")] = 5,
     resume: Annotated[bool, typer.Option(help="Continue where a training into the same folder stopped.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -48,7 +50,7 @@ def run(
         raise UserError(f"A fraction is more than 0 and at most 1, not {fraction}.")
     programs = _selected(data, selection, sampler, fraction, split, seed, platform, operator, per_assignment)
     choice = Choice(split, seed, platform, operator, programs, fraction, per_assignment)
-    _, result = train(data, model, trainer, choice, out)
+    _, result = train(data, model, trainer, choice, out, importance=importance)
     if not result.get("stopped"):
         shutil.rmtree(checkpoint, ignore_errors=True)
     if as_json:
@@ -58,6 +60,7 @@ def run(
         f"{model}: top-1 {result['top1']:.4f}, top-5 {result['top5']:.4f}, pairwise {result['pairwise']:.4f} on "
         f"{result['programs']} test programs"
     )
+    say_importance(result)
     say(f"trained on {result['train_programs']} programs in {result['seconds']:.1f} s; saved to {out}")
 
 

@@ -91,12 +91,19 @@ class Assignments:
 
     # -- the metrics ---------------------------------------------------------------------------------------------------
 
+    def order(self, scores: np.ndarray) -> np.ndarray:
+        """int (programs,): the programs assignment by assignment (as `codes` has them), the highest score first.
+
+        A NaN score ranks last; equal scores stand in an order that knows nothing. `start` says where each assignment begins.
+        """
+        return np.lexsort((self._shuffle, -self._clean(scores), self.member))
+
     def chosen_s(self, scores: np.ndarray, ks: Sequence[int] = (1, 5)) -> np.ndarray:
         """Best latency among the k highest-ranked programs of each assignment; shape (assignments, len(ks)).
 
         A NaN score ranks last. All-failed assignments give inf.
         """
-        order = np.lexsort((self._shuffle, -self._clean(scores), self.member))
+        order = self.order(scores)
         slowest = self.best_s / FLOOR
         latency = np.minimum(self.latency_s, slowest[self.member])[order]
         rank = np.arange(len(order)) - self.start[self.member[order]]

@@ -1,7 +1,7 @@
 """Train a model on a dataset and score a saved one: what `tcl train`, `tcl evaluate`, the Train page and the benchmarks share.
 
 A model folder holds model.json and weights (`tcl.models.base`), split.json (who was trained on), history.json (one entry an
-epoch) and predictions.parquet (valid and test programs with what the model thinks of them).
+epoch), and what the model made of its valid and test programs (`tcl.training.outcome`): all that the Train page draws.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tcl.machine import busy
 from tcl.models.base import CostModel, Examples, load, make, read_card
 from tcl.programs.dataset import Dataset, write_parquet
 from tcl.programs.splits import KINDS, Split, split_by_network, split_by_platform, split_by_task, split_within_task
+from tcl.progress import Progress, Stopped
+from tcl.training import outcome
 from tcl.training.data import at_most, examples_of, with_operators
+from tcl.training.importance import permutation_importance, thinned
 from tcl.training.metrics import report
-
-WORST = 20
-"""Assignments listed as the worst ones of an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,19 @@ def parts_of(dataset: Dataset, choice: Choice) -> Parts:
 
 
 def train(
-    dataset: Dataset, model: CostModel | str, trainer: Any, choice: Choice, out: str | Path | None = None, test: bool = True
+    dataset: Dataset,
+    model: CostModel | str,
+    trainer: Any,
+    choice: Choice,
+    out: str | Path | None = None,
+    test: bool = True,
+    importance: int = 0,
 ) -> tuple[CostModel, dict[str, Any]]:
     """Train, score on the test part, and save to `out`.
 
-    trainer: a `tcl.training.loop.Trainer`. Returns the model and plain JSON with the keys of `tcl train` (see docs of DESIGN's command
-    line): model, parameters, the metrics, seconds, by_platform, by_operator, and how training went.
+    trainer: a `tcl.training.loop.Trainer`. importance: repeats of permutation importance on the test part (0: not measured; nor is
+    it after a stop). Returns the model and plain JSON with the keys of `tcl train` (see docs of DESIGN's command
+    line): model, parameters, the metrics, seconds, by_platform, by_operator, importance, and how training went.
     """
     parts = parts_of(dataset, choice)
     if isinstance(model, str):
@@ -124,14 +131,11 @@ def train(
     seconds = time.perf_counter() - began
     result: dict[str, Any] = {"model": model.name, "parameters": model.parameters(), "train_programs": len(parts.train),
                               "valid_programs": len(parts.valid) if parts.valid else 0}  # fmt: skip
-    tables = []
-    if parts.valid is not None:
-        tables.append(_predictions(model, parts.valid, "valid"))
+    trainer.progress.step(0, 0, "scoring")
+    scored = [] if parts.valid is None else [_scored(model, parts.valid, dataset, "valid")]
     if test and len(parts.test):
-        examples = examples_of(dataset, parts.test, relabel=False)
-        scores, table = _scored(model, examples, dataset, "test")
-        result |= scores
-        tables.append(table)
+        scored.append(_scored(model, examples_of(dataset, parts.test, relabel=False), dataset, "test"))
+        result |= scored[-1].result
     else:
         result |= {"programs": 0} | dict.fromkeys(("top1", "top5", "top1_mean", "top5_mean", "pairwise", "spearman"), float("nan"))
         result |= {"by_platform": {}, "by_operator": {}, "worst": []}
@@ -148,10 +152,12 @@ def train(
         model.save(out, _plain(about))
         parts.split.save(out / "split.json")
         write_json(out / "history.json", _plain(model.history))
-        if tables:
-            import pyarrow as pa
-
-            write_parquet(pa.Table.from_pandas(pd.concat(tables), preserve_index=False), out / "predictions.parquet")
+        _write(out, scored, result)
+    if importance and not result.get("stopped"):  # after the model is safe on disk: it may take as long as an epoch
+        rows = parts.test if test and len(parts.test) else None
+        result["importance"] = _importance(model, dataset, rows, importance, trainer.seed, trainer.progress)
+        if out is not None:
+            _write(out, scored, result)
     return model, result
 
 
@@ -161,11 +167,15 @@ def evaluate(
     split: str = "test",
     platforms: Sequence[str] | None = None,
     operators: Sequence[str] | None = None,
+    out: str | Path | None = None,
+    importance: int = 0,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Score the model saved in `folder` on a dataset, also one with operators and platforms it never saw.
 
     split: "test", "valid" or "train" (by the model's own split.json), or "all". A dataset of which the split knows no task is scored
-    whole. Returns the keys of `tcl evaluate`: model, parameters, metrics, seconds, by_platform, by_operator, worst (assignments).
+    whole. out: a folder for the result and its tables (`tcl.training.outcome`). importance: repeats of permutation importance. Returns
+    the keys of `tcl evaluate`: model, parameters, metrics, seconds, by_platform, by_operator, worst (assignments), importance.
     """
     if split not in ("train", "valid", "test", "all"):
         raise UserError(f"A model is evaluated on train, valid, test or all, not {split!r}.")
@@ -182,38 +192,63 @@ def evaluate(
                     f"{dataset.path} has no measured program in the {split} part of this model's split.", hint="Use --split all."
                 )
     began = time.perf_counter()
-    scores, _ = _scored(model, examples_of(dataset, rows, relabel=False), dataset, used)
-    return {"model": card["model"], "parameters": model.parameters(), "split": used, **scores, "seconds": time.perf_counter() - began}
+    scored = _scored(model, examples_of(dataset, rows, relabel=False), dataset, used)
+    result = {"model": card["model"], "parameters": model.parameters(), "split": used, **scored.result}
+    result["seconds"] = time.perf_counter() - began
+    if importance:
+        seed = int((card.get("about") or {}).get("seed") or 0)
+        result["importance"] = _importance(model, dataset, rows, importance, seed, progress or Progress())
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        _write(Path(out), [scored], result | {"dataset": str(dataset.path), "of": str(folder)})
+    return result
 
 
-def _scored(model: CostModel, examples: Examples, dataset: Dataset, part: str) -> tuple[dict[str, Any], pd.DataFrame]:
-    table = _predictions(model, examples, part)
-    prediction = table["prediction"].to_numpy()
-    truth: Any = examples.truth
-    result = {"programs": len(examples), **report(truth, prediction)}
-    chosen, accuracy = truth.chosen_s(prediction, (1,))[:, 0], truth.pairwise(prediction)
-    names = {t.id: t.name for t in dataset.task_list()}
-    with np.errstate(invalid="ignore"):
-        top1 = np.where(truth.usable, truth.best_s / chosen, np.nan)
-    order = [i for i in np.argsort(np.where(np.isnan(top1), 2, top1)) if truth.usable[i]][:WORST]
-    result["worst"] = [
-        {"task": names[int(truth.task[i])], "operator": str(truth.operator[i]), "platform": str(truth.platform[i]), "top1": float(top1[i]),
-         "pairwise": float(accuracy[i]), "programs": int(truth.size[i])}
-        for i in order
-    ]  # fmt: skip
-    return result, table
+@dataclass(frozen=True)
+class _Scored:
+    """The metrics of one part and the tables behind them."""
+
+    result: dict[str, Any]
+    predictions: pd.DataFrame
+    assignments: pd.DataFrame
 
 
-def _predictions(model: CostModel, examples: Examples, part: str) -> pd.DataFrame:
+def _scored(model: CostModel, examples: Examples, dataset: Dataset, part: str) -> _Scored:
     truth: Any = examples.truth
     with busy():
         prediction = model.predict(examples.inputs)
-    return pd.DataFrame(
-        {
-            "program": examples.program, "task": examples.task, "platform": truth.platform[truth.member].astype(str), "part": part,
-            "label": truth.label.astype(np.float32), "prediction": prediction,
-        }
-    )  # fmt: skip
+    table = outcome.assignments(examples, prediction, {t.id: t.name for t in dataset.task_list()}, part)
+    result = {"programs": len(examples), **report(truth, prediction), "worst": outcome.worst(table)}
+    return _Scored(result, outcome.predictions(examples, prediction, part), table)
+
+
+def _importance(
+    model: CostModel, dataset: Dataset, rows: pd.DataFrame | None, repeats: int, seed: int, progress: Progress
+) -> list[dict[str, Any]] | None:
+    """`permutation_importance` as plain JSON, on a bounded part of `rows`; None without rows, or when the user asked to stop."""
+    if rows is None:
+        return None
+    progress.step(0, 0, "which primitives matter")
+    try:
+        frame = permutation_importance(model, examples_of(dataset, thinned(rows, seed=seed), relabel=False), repeats, seed, progress)
+    except Stopped:
+        return None
+    return _plain(frame.to_dict("records"))
+
+
+def _write(folder: Path, scored: Sequence[_Scored], result: dict[str, Any]) -> None:
+    """The result and its tables; earlier ones of the folder are replaced or, where there are none now, removed."""
+    import pyarrow as pa
+
+    for name, tables in (
+        (outcome.PREDICTIONS, [s.predictions for s in scored]),
+        (outcome.ASSIGNMENTS, [s.assignments for s in scored]),
+    ):
+        if tables:
+            write_parquet(pa.Table.from_pandas(pd.concat(tables), preserve_index=False), folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+    write_json(folder / outcome.SCORES, _plain(result))
 
 
 def _share(rows: pd.DataFrame, fraction: float, seed: int) -> pd.DataFrame:

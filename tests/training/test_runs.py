@@ -18,6 +18,7 @@ from tcl.programs.dataset import Dataset
 from tcl.programs.selection import save_selection
 from tcl.programs.types import Measurement, NetworkUse, Platform, Program, Task
 from tcl.programs.writer import Writer
+from tcl.training import outcome
 from tcl.training.data import LazyRows, at_most, examples_of, labels_of
 from tcl.training.loop import Trainer
 from tcl.training.runs import Choice, evaluate, parts_of, train
@@ -70,6 +71,48 @@ def test_train_then_evaluate_gives_the_same_scores_and_all_keys(dataset, tmp_pat
     assert set(table["part"]) == {"valid", "test"} and np.isfinite(table["prediction"]).all()
     assert len(json.loads((tmp_path / "m" / "history.json").read_text())) == 2
     assert again["worst"][0]["top1"] <= again["worst"][-1]["top1"]
+
+
+def test_what_a_training_leaves_says_which_program_the_model_picks(dataset, tmp_path):
+    """The tables that pages draw from agree with each other and with the printed metrics."""
+    _, result = train(dataset, "mlp", Trainer(**QUICK), Choice(), tmp_path / "m", importance=2)
+    table, programs = outcome.read_table(tmp_path / "m", outcome.ASSIGNMENTS), outcome.read_table(tmp_path / "m", outcome.PREDICTIONS)
+    test = table[table["part"] == "test"]
+    assert len(test) == sum(row["assignments"] for row in result["by_platform"].values()) + test["best_s"].isna().sum()
+    assert test["pairwise"].mean() == pytest.approx(result["pairwise"])
+    for row in table[table["best_s"].notna()].itertuples():
+        mine = programs[(programs["task"] == row.task) & (programs["platform"] == row.platform)].set_index("program")
+        assert len(mine) == row.programs and mine["latency_s"].isna().sum() == row.failed and mine["part"].eq(row.part).all()
+        assert mine.loc[row.picked_program, "prediction"] == mine["prediction"].max()
+        assert mine.loc[row.best_program, "latency_s"] == mine["latency_s"].min() == row.best_s
+        picked = mine.loc[row.picked_program, "latency_s"]
+        if np.isfinite(picked):
+            assert row.picked_s == picked and row.top1 == pytest.approx(row.best_s / picked)
+            assert row.picked_rank == 1 + (mine["latency_s"] < picked).sum()
+        else:
+            assert np.isnan(row.picked_s) and row.top1 < 1e-3 and row.picked_rank == 1 + mine["latency_s"].notna().sum()
+    scores = outcome.read_json(tmp_path / "m", outcome.SCORES)
+    assert scores["top1"] == result["top1"] and scores["worst"][0]["task"] in set(test["name"])
+    assert {"primitive", "pairwise_drop", "top1_drop", "pairwise_drop_sd"} <= scores["importance"][0].keys()
+    assert {"split", "annotate"} & {row["primitive"] for row in scores["importance"]} and scores["importance"][0]["repeats"] == 2
+    # elsewhere, and by way of the saved model, the same
+    again = evaluate(tmp_path / "m", dataset, out=tmp_path / "e", importance=2)
+    assert again["importance"] == scores["importance"]
+    pd.testing.assert_frame_equal(outcome.read_table(tmp_path / "e", outcome.ASSIGNMENTS), test.reset_index(drop=True))
+
+
+def test_tables_of_all_failed_assignments_and_of_nothing(dataset, tmp_path):
+    failed = dataset.labels()
+    failed = failed[failed.groupby(["platform", "task"], observed=True)["latency_s"].transform("count") == 0]
+    examples = examples_of(dataset, failed, relabel=False)
+    table = outcome.assignments(examples, np.zeros(len(examples)), {}, "test")
+    assert len(table) == 2 and table[["top1", "pairwise", "best_s", "picked_s"]].isna().all(axis=None) and outcome.worst(table) == []
+    nothing = examples_of(dataset, failed[:0], relabel=False)
+    assert outcome.assignments(nothing, np.zeros(0), {}, "test").empty and outcome.predictions(nothing, np.zeros(0), "test").empty
+    assert outcome.read_table(tmp_path, outcome.PREDICTIONS) is None and outcome.read_json(tmp_path, outcome.SCORES) is None
+    (tmp_path / outcome.PREDICTIONS).write_bytes(b"cut")
+    with pytest.raises(UserError, match=r"predictions\.parquet cannot be read"):
+        outcome.read_table(tmp_path, outcome.PREDICTIONS)
 
 
 def test_no_task_is_on_two_sides(dataset):
@@ -163,8 +206,9 @@ def test_commands(dataset, tmp_path):
     assert out.returncode == 0, out.stderr
     result = json.loads(out.stdout)
     assert result.keys() >= KEYS and result["train_programs"] <= 80
-    out = command("evaluate", tmp_path / "m", dataset.path, "--json")
-    assert json.loads(out.stdout)["top1"] == result["top1"]
+    out = command("evaluate", tmp_path / "m", dataset.path, "--out", tmp_path / "e", "--importance", 1, "--json")
+    assert json.loads(out.stdout)["top1"] == result["top1"] and (tmp_path / "e" / outcome.ASSIGNMENTS).exists()
+    assert result["importance"] and json.loads(out.stdout)["importance"]
     out = command("train", dataset.path, "--fraction", 0.3, "--sampler", "kmeans", "--model", "xgb", "--out", tmp_path / "x", "--json")
     assert out.returncode == 0, out.stderr
     for wrong in (
