@@ -5,7 +5,9 @@ after the other in one run. Stock is `LocalBuilder` + `LocalRunner` at their def
 builder's time limit of 30 s: under it nothing is built where importing TVM's tensor intrinsics takes longer than that, so
 the limit is raised until a probe of two programs succeeds. Its failed probes are not held against its rate.
 
-Ours is timed from a cold start: the workers' start counts.
+Ours is timed from a cold start: the workers' start counts. Our second measurement of the same programs, `pause_s` later (stock
+has its turn meanwhile), tells whether a measurement can be repeated, and the rate of workers that are already warm: stock
+starts fresh ones for every batch.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ def run(
     Args:
         seeds: how often everything is repeated, each time with other programs.
         programs: programs of each operator.
-        pause_s: time between the two measurements of a program.
+        pause_s: at least so long between the two measurements of a program; stock has its turn in it.
         stock: false leaves MetaSchedule's own builder and runner out (they take minutes).
 
     Returns:
         {"bench", "rows", "goals", "machine"}. A row is one method on one operator: `measured`, `failed`, `seconds`,
-        `per_minute`; for ours also `spread` (largest / smallest repeat of a program, median over programs) and `disagreement`
-        (|second - first| / first of two measurements `pause_s` apart: the median over programs).
+        `per_minute`; for our first also `spread` (largest / smallest repeat of a program, median over programs), for our second
+        `disagreement` (|second - first| / first of two measurements `pause_s` apart: the median over programs).
     """
     from tcl.tuning.design_space import sample_programs
     from tcl.tuning.operators import operator_task
@@ -59,28 +61,29 @@ def run(
     progress = progress or Progress()
     platform = platform_for("native")
     rows: list[dict[str, Any]] = []
-    steps = seeds * len(operators) * (2 if stock else 1)
+    steps = seeds * len(operators) * (3 if stock else 2)
     for seed in range(seeds):
         for operator in operators:
             task = operator_task(operator)
             pool = sample_programs(task, host_target(), programs, seed=seed)
-            rows.append({"method": "tcl", "operator": operator, "seed": seed, **_ours(platform, task, pool, pause_s)})
-            progress.step(len(rows), steps, f"tcl, {operator}")
+            about = {"operator": operator, "seed": seed}
+            cold, warm, other = _turns(platform, task, pool, pause_s, stock)
+            rows += [{"method": "tcl", **about, **cold}, {"method": "tcl, warm", **about, **warm}]
+            rows += [{"method": "stock", **about, **other}] if other else []
+            progress.step(len(rows), steps, operator)
             progress.check()
-            if stock:
-                rows.append({"method": "stock", "operator": operator, "seed": seed, **_stock(platform, task, pool)})
-                progress.step(len(rows), steps, f"stock, {operator}")
-                progress.check()
-    ours = [r for r in rows if r["method"] == "tcl"]
     others = {(r["operator"], r["seed"]): r["per_minute"] for r in rows if r["method"] == "stock"}
-    ratios = [r["per_minute"] / others[r["operator"], r["seed"]] for r in ours if others.get((r["operator"], r["seed"]))]
-    ratio = statistics.median(ratios) if ratios else None
-    disagreement = statistics.median(r["disagreement"] for r in ours)
+    ratios = [_ratio(r, others) for r in rows if r["method"] == "tcl" and _ratio(r, others)]
+    warm = [_ratio(r, others) for r in rows if r["method"] == "tcl, warm" and _ratio(r, others)]
+    disagreement = statistics.median(r["disagreement"] for r in rows if "disagreement" in r)
     return {
         "bench": "measure",
         "rows": rows,
         "goals": [
-            report.goal("times stock's programs per minute (median over operators)", SPEEDUP, ratio),
+            report.goal(
+                "times stock's programs per minute (median over operators)", SPEEDUP, statistics.median(ratios) if ratios else None
+            ),
+            report.goal("the same, our workers being warm", SPEEDUP, statistics.median(warm) if warm else None),
             report.goal("the floor: times stock's programs per minute, worst operator", FLOOR, min(ratios, default=None)),
             report.goal("two measurements of a program differ by (median)", AGREEMENT, disagreement, at_most=True),
         ],
@@ -88,29 +91,43 @@ def run(
     }
 
 
-def _ours(platform: Platform, task: Task, pool: list[Program], pause_s: float) -> dict[str, Any]:
+def _ratio(row: dict[str, Any], others: dict[tuple[str, int], float]) -> float | None:
+    """How many times stock's rate a row of ours has; None where stock was not run or measured nothing."""
+    other = others.get((row["operator"], row["seed"]))
+    return row["per_minute"] / other if other else None
+
+
+def _turns(
+    platform: Platform, task: Task, pool: list[Program], pause_s: float, stock: bool
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]:
+    """Our first measurement from a cold start, stock's, and our second: the fields of three rows."""
     from tcl.tuning.measure import Measurer
 
     begin = time.monotonic()
     with Measurer() as measurer:
         first = measurer.measure(platform, task, pool)
-        seconds = time.monotonic() - begin - measurer.stats.waiting_s
-        stats = measurer.stats
-        row = {
-            "measured": stats.measured, "failed": sum(stats.failed.values()), "seconds": seconds,
-            "per_minute": 60 * stats.measured / seconds, "build_s": stats.build_s, "run_s": stats.run_s,
-            "timed_again": stats.timed_again,
-        }  # fmt: skip
-        time.sleep(pause_s)
+        cold = _rate(measurer, time.monotonic() - begin - measurer.stats.waiting_s)
+        ended = time.monotonic()
+        other = _stock(platform, task, pool) if stock else None
+        time.sleep(max(0.0, pause_s - (time.monotonic() - ended)))
+        measurer.stats = type(measurer.stats)()
+        begin = time.monotonic()
         second = measurer.measure(platform, task, pool)
+        warm = _rate(measurer, time.monotonic() - begin - measurer.stats.waiting_s)
     pairs = [(a, b) for a, b in zip(first, second, strict=True) if not a.error and not b.error]
     if not pairs:
         raise UserError("Nothing could be measured.", hint="See `tcl collect` for what fails.")
-    return row | {
-        "spread": statistics.median([max(a.costs_s) / min(a.costs_s) for a, _ in pairs if len(a.costs_s) > 1] or [1.0]),
-        "disagreement": statistics.median(abs(b.latency_s - a.latency_s) / a.latency_s for a, b in pairs),
-        "disagreement_p90": sorted(abs(b.latency_s - a.latency_s) / a.latency_s for a, b in pairs)[int(0.9 * (len(pairs) - 1))],
-    }
+    cold["spread"] = statistics.median([max(a.costs_s) / min(a.costs_s) for a, _ in pairs if len(a.costs_s) > 1] or [1.0])
+    differ = sorted(abs(b.latency_s - a.latency_s) / a.latency_s for a, b in pairs)
+    return cold, warm | {"disagreement": statistics.median(differ), "disagreement_p90": differ[int(0.9 * (len(differ) - 1))]}, other
+
+
+def _rate(measurer: Any, seconds: float) -> dict[str, Any]:
+    stats = measurer.stats
+    return {
+        "measured": stats.measured, "failed": sum(stats.failed.values()), "seconds": seconds, "per_minute": 60 * stats.measured / seconds,
+        "build_s": stats.build_s, "run_s": stats.run_s, "timed_again": stats.timed_again,
+    }  # fmt: skip
 
 
 def _stock(platform: Platform, task: Task, pool: list[Program]) -> dict[str, Any]:

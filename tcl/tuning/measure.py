@@ -182,7 +182,7 @@ class Measurer:
         repeat_s: float = 0.005,
         cutoff: float = 10.0,
         budget_s: float = 0.15,
-        build_timeout_s: float = 8.0,
+        build_timeout_s: float = 5.0,
         run_timeout_s: float = 5.0,
         memory_bytes: int | None = None,
     ) -> None:
@@ -267,6 +267,8 @@ class Measurer:
         waiting = programs
         while waiting:  # more than once only where a crash took built programs with it
             self._build(platform, task, waiting, found)
+            for _ in range(0 if self.reference_s else 3):
+                self.time_reference()  # the first ones are slow: caches and clocks are cold, and the batch would be timed again for it
             for attempt in range(RETRIES + 1):
                 before = self.time_reference()
                 self._run(platform, task, found)
