@@ -21,6 +21,12 @@ def run(
         bool, typer.Option("--new", help="Pick only what the platform has not measured; what it has teaches the model.")
     ] = False,
     save_as: Annotated[str, typer.Option(help="Also keep the selection in the dataset under this name.")] = "",
+    embedding: Annotated[
+        str, typer.Option(help="Where programs are near or far: features, map (their places on it), or the folder of a trained model.")
+    ] = "features",
+    scores: Annotated[
+        Path | None, typer.Option(help="Also write the scores of every program of the pool, picked or not, to this Parquet file.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same selection.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
@@ -32,7 +38,8 @@ def run(
     """
     from tcl.sampling.plan import Request, sample
 
-    result = sample(Request(data, sampler, budget, platform, rounds, new, seed), out, save_as=save_as, progress=progress())
+    request = Request(data, sampler, budget, platform, rounds, new, seed, embedding)
+    result = sample(request, out, save_as=save_as, scores=scores, progress=progress())
     if as_json:
         emit(result)
         return

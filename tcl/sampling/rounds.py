@@ -20,6 +20,8 @@ from tcl.sampling.base import SCORES, Pool, Sampler
 from tcl.sampling.committee import Committee, judge_by_others
 from tcl.training.data import labels_of
 
+Judgement = tuple["np.ndarray | None", "np.ndarray | None"]
+"""What models think of n programs: prediction and uncertainty, float (n,) each; None where they cannot tell."""
 FIRST_SHARE = 0.5
 """How much of the budget goes to the first round, which has no model of this platform: half leaves the committee enough to
 learn from, and as much again to ask about."""
@@ -33,10 +35,13 @@ class Rounds:
     budget       programs to measure in all, first round included
     rounds       how many; 1 asks for everything at once
     others       models of other platforms, for the first round (cold start)
+    cold         what they say, (prediction, uncertainty) of the pool (float (n,) or None each), where that is at hand
+    vectors      float32 (n, d), the space of the sampler, where it is not the flat features
     known_s      float (n,) or None: latencies measured before (NaN: not measured, infinite: failed). They teach the committee. With
                  `resumed` they were paid from this budget by a loop with the same arguments that was cut short.
 
-    The same arguments and the same answers give the same questions.
+    The same arguments and the same answers give the same questions. `judged` is what the models said of the pool when the newest
+    round was picked.
     """
 
     def __init__(
@@ -49,6 +54,8 @@ class Rounds:
         rounds: int = 3,
         seed: int = 0,
         others: Sequence[CostModel] = (),
+        cold: Judgement | None = None,
+        vectors: np.ndarray | None = None,
         known_s: np.ndarray | None = None,
         resumed: bool = False,
         committee: Committee | None = None,
@@ -64,6 +71,9 @@ class Rounds:
         if not 0 <= budget <= n - int(self._before.sum()):
             raise UserError(f"The budget is {budget}, and {n - int(self._before.sum())} programs can still be measured.")
         self.inputs, self.budget, self.sampler, self.seed, self.others = inputs, budget, sampler, seed, list(others)
+        self.vectors = vectors
+        self.judged: Judgement | None = cold
+        self._cold = cold
         self.progress = progress or Progress()
         self._checks = _Checks(self.progress)
         self._committee = committee
@@ -119,10 +129,14 @@ class Rounds:
         if self.sampler.judges_by and len(rows):
             self._committee = self._committee or Committee(self.inputs, self.assignment)
             judged = self._committee.judge(self.latency_s, self.seed + 7919 * (at or 0), self._checks)
-        if judged is None and self.sampler.judges_by and self.others:
-            judged = judge_by_others(self.others, self.inputs, self.assignment)
+        if judged is None and self.sampler.judges_by:
+            if self._cold is None and self.others:
+                self._cold = judge_by_others(self.others, self.inputs, self.assignment)
+            judged = self._cold
+        self.judged = judged
         prediction, uncertainty = judged or (None, None)
-        return Pool(self.inputs.flat, self.assignment, labels, uncertainty, prediction)
+        vectors = self.inputs.flat if self.vectors is None else self.vectors
+        return Pool(vectors, self.assignment, labels, uncertainty, prediction)
 
     def selection(self) -> pd.DataFrame:
         """One row a measured program that this loop asked for, in order: row (in the pool), round, order and the scores."""
