@@ -44,6 +44,9 @@ STEADY = 1.08
 RETRIES = 2
 """How often a batch is timed again because the machine was busy."""
 START_TIMEOUT_S = 120.0
+SHARE, PATIENCE = 0.9, 3.0
+"""A worker over its time limit is killed when it computed for this share of it; one that had to wait for the processor gets up to
+this many times the limit. So a crowded or stalled machine, or one whose clock jumped, condemns nobody."""
 
 
 @dataclass
@@ -109,12 +112,15 @@ class _Process:
         """The next answer; `kind` is what a crash counts as. Raises _Died."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                waited = time.monotonic() - self._asked
-                stalled = self._cpu_s() - self._used < 0.6 * waited
+            limit = max(deadline - self._asked, 0.0)
+            while not selector.select(max(0.0, deadline - time.monotonic())):
+                waited, used = time.monotonic() - self._asked, self._cpu_s() - self._used
+                if used < SHARE * limit and waited < PATIENCE * limit:
+                    deadline = time.monotonic() + max(0.1, SHARE * limit - used)  # it had no processor: not the candidate's fault
+                    continue
                 self.kill()
                 timeout = kind.replace("error", "timeout") if kind != "unknown_error" else kind
-                raise _Died(timeout, f"killed after {waited:.1f} s", stalled)
+                raise _Died(timeout, f"killed after {waited:.1f} s", stalled=used < 0.6 * waited)
         message = receive(self.process.stdout)
         if message is None:
             code = self.process.wait()

@@ -87,7 +87,7 @@ class Search(ABC):
         return batch
 
     def _random_share(self, n: int) -> int:
-        """How many of the next n programs are drawn at random: one of a task that has none yet, then their share, over small batches too."""
+        """How many of the next n programs are drawn at random: one of a new task, then their share, over small batches too."""
         if not self.known:
             return max(1, round(RANDOM_SHARE * n))
         return min(n, max(0, round(RANDOM_SHARE * (self._proposed + n)) - self._random))

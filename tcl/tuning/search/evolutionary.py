@@ -37,7 +37,9 @@ class EvolutionarySearch(Search):
         self._workload = self._database.commit_workload(self._mod)
         self._cost_model = self._make_model()
         strategy = search_strategy.EvolutionarySearch(
-            population_size=POPULATION, init_min_unmeasured=1, eps_greedy=0.0  # the random share is drawn by `Search.propose`
+            population_size=POPULATION,
+            init_min_unmeasured=1,
+            eps_greedy=0.0,  # the random share is drawn by `Search.propose`
         )
         self._context = tune_context(self._mod, self._target, strategy, self.seed + 1, threads=int(self.target.get("num-cores", 1)))
         spaces = self._context.generate_design_space()

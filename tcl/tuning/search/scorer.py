@@ -63,9 +63,7 @@ class Scorer:
     shared: one dict for all searches of a run, through which they learn from each other and share what they read.
     """
 
-    def __init__(
-        self, task: Task, platform: Platform | None, model: str, *, seed: int = 0, shared: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, task: Task, platform: Platform | None, model: str, *, seed: int = 0, shared: dict[str, Any] | None = None) -> None:
         from tcl.features.context import task_features
 
         shared = {} if shared is None else shared
@@ -231,9 +229,7 @@ def _line(prior: np.ndarray, goal: np.ndarray) -> np.ndarray:
     return np.array([slope, float(goal.mean() - slope * prior.mean())])
 
 
-def _boost(
-    flat: np.ndarray, goal: np.ndarray, margin: np.ndarray, trees: int, seed: int, weight: np.ndarray | None = None
-) -> Any:
+def _boost(flat: np.ndarray, goal: np.ndarray, margin: np.ndarray, trees: int, seed: int, weight: np.ndarray | None = None) -> Any:
     """Trees on one thread: on so few rows, a second one spends its time waiting for the first."""
     import xgboost
 
