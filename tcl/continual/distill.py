@@ -174,8 +174,7 @@ def consolidate(
         # The column has the trunk's shape and no lateral connections: a copy is the perfect distillation.
         base.trunk = copied(column.network.own.state_dict())
     else:
-        with busy():
-            report |= _distil(base, column, data, targets, settings, seed, model, scorer, slot, progress)
+        report |= _distil(base, column, data, targets, settings, seed, model, scorer, slot, progress)
     if "ewc" in settings.protect:
         with busy():
             new = _fisher(base, data, targets, settings, seed, model, scorer)
@@ -221,36 +220,37 @@ def _distil(
     optimizer = torch.optim.AdamW(trained, lr=settings.consolidate_rate, weight_decay=0.0)
     losses = []
     for epoch in range(settings.consolidate_epochs):
-        progress.check()
         steps = _steps(data.pool_assignment, settings, np.random.default_rng([seed & 0x7FFFFFFF, epoch]))
         total = 0.0
         for number, lists in enumerate(steps):
             at = (epoch + number / len(steps)) / settings.consolidate_epochs
             for group in optimizer.param_groups:
                 group["lr"] = settings.consolidate_rate * min(1.0, 0.1 + 10 * at) * (0.02 + 0.49 * (1 + float(np.cos(np.pi * at))))
-            rows = np.concatenate(lists)
-            batch = model.batch(data.pool, rows)
-            loss = _distillation(scorer(fold(trunk, mine), batch), targets, lists, settings)
-            if guards:  # one earlier platform a step, in turn: the cost does not grow with their number
-                name = list(guards)[(number + epoch) % len(guards)]
-                z, mean, spread = guards[name]
-                slot_of = mine if name in shared else base.slot(name)
-                said = scorer(fold(trunk, slot_of), batch)
-                now = (said - torch.from_numpy(mean[rows])) / torch.from_numpy(spread[rows])
-                loss = loss + settings.lwf_strength * len(guards) * (now - torch.from_numpy(z[rows])).square().mean()
-            if "ewc" in settings.protect and base.fisher:
-                loss = loss + settings.ewc_strength * ewc.penalty(trunk, anchor, base.fisher)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            norm = nn.utils.clip_grad_norm_(trained, 1.0)
-            if torch.isfinite(norm):
-                optimizer.step()
-                total += float(loss.detach())
+            with busy():  # a step, not the whole: a measurement need not wait long, and a paused job does not hold it up
+                rows = np.concatenate(lists)
+                batch = model.batch(data.pool, rows)
+                loss = _distillation(scorer(fold(trunk, mine), batch), targets, lists, settings)
+                if guards:  # one earlier platform a step, in turn: the cost does not grow with their number
+                    name = list(guards)[(number + epoch) % len(guards)]
+                    z, mean, spread = guards[name]
+                    slot_of = mine if name in shared else base.slot(name)
+                    said = scorer(fold(trunk, slot_of), batch)
+                    now = (said - torch.from_numpy(mean[rows])) / torch.from_numpy(spread[rows])
+                    loss = loss + settings.lwf_strength * len(guards) * (now - torch.from_numpy(z[rows])).square().mean()
+                if "ewc" in settings.protect and base.fisher:
+                    loss = loss + settings.ewc_strength * ewc.penalty(trunk, anchor, base.fisher)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                norm = nn.utils.clip_grad_norm_(trained, 1.0)
+                if torch.isfinite(norm):
+                    optimizer.step()
+                    total += float(loss.detach())
+            progress.step(epoch * len(steps) + number + 1, settings.consolidate_epochs * len(steps), f"epoch {epoch + 1}")
+            progress.check()
         losses.append(total / max(len(steps), 1))
         progress.event(
             "epoch", phase="consolidate", platform=data.platform, epoch=epoch + 1, epochs=settings.consolidate_epochs, loss=losses[-1]
         )
-        progress.step(epoch + 1, settings.consolidate_epochs, f"consolidate {data.platform}")
     drift = float(sum((trunk[k].detach() - anchor[k]).square().sum() for k in trunk) ** 0.5)
     base.trunk = copied(trunk)
     for name, value in mine.items():

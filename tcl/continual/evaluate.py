@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from tcl.models.base import Examples, Inputs
+from tcl.models.base import Examples
 from tcl.programs.types import format_id
 from tcl.training.metrics import FLOOR, Assignments, continual
+
+if TYPE_CHECKING:
+    from tcl.continual.knowledge_base import KnowledgeBase
 
 MIN_SHARED = 5
 """Programs of a task that two platforms must have measured for its rank agreement to count."""
@@ -91,27 +94,24 @@ def _matrix(history: list[dict[str, Any]], names: list[str], read: Any) -> np.nd
 def agreement(a: pd.DataFrame, b: pd.DataFrame) -> dict[str, Any]:
     """How two platforms order the programs that both measured. a, b: `Dataset.labels()` of one platform each.
 
-    Returns shared_tasks, shared_programs, tasks (with at least `MIN_SHARED` shared programs) and spearman (mean over those; null
-    where there is none: platforms without overlap may still share schedules' structure, which this cannot see).
+    Returns shared_tasks, shared_programs (measured successfully on both), tasks (with at least `MIN_SHARED` shared programs) and
+    spearman (mean over those; null where there is none: platforms without overlap may still share schedules' structure, which this
+    cannot see).
     """
-    both = a[["program", "task", "latency_s"]].merge(b[["program", "latency_s"]], on="program", suffixes=("_a", "_b"))
+    both = a[["program", "task", "latency_s"]].merge(b[["program", "latency_s"]], on="program", suffixes=("_a", "_b")).dropna()
     rho = []
     for _, rows in both.groupby("task"):
-        good = rows.dropna()
-        if len(good) >= MIN_SHARED and good["latency_s_a"].nunique() > 1 and good["latency_s_b"].nunique() > 1:
-            rho.append(good["latency_s_a"].corr(good["latency_s_b"], method="spearman"))
+        if len(rows) >= MIN_SHARED and rows["latency_s_a"].nunique() > 1 and rows["latency_s_b"].nunique() > 1:
+            rho.append(rows["latency_s_a"].corr(rows["latency_s_b"], method="spearman"))
     return {
         "shared_tasks": len(set(a["task"]) & set(b["task"])), "shared_programs": len(both), "tasks": len(rho),
         "spearman": float(np.mean(rho)) if rho else None,
     }  # fmt: skip
 
 
-def moved(before: Any, after: Any, inputs: Inputs) -> np.ndarray:
-    """float32 (n,): how far each program moved between two models' embeddings, relative to the spread of the first: for the before/after
-    maps. The embeddings are aligned first (orthogonal Procrustes), as a rotation of the space is no change."""
-    from scipy.linalg import orthogonal_procrustes
-
-    x, y = before.embed(inputs), after.embed(inputs)
-    x, y = x - x.mean(0), y - y.mean(0)
-    turn, _ = orthogonal_procrustes(y, x)
-    return (np.linalg.norm(y @ turn - x, axis=1) / max(float(np.sqrt((x**2).sum(1).mean())), 1e-9)).astype(np.float32)
+def transfer(base: KnowledgeBase, test: Examples | None) -> dict[str, dict[str, Any]]:
+    """What each learned platform's model, as it is, makes of a new platform's test programs: platform -> {top1, spearman}."""
+    if test is None:
+        return {}
+    scores = {name: score(test, base.model(name).predict(test.inputs)) for name in base.platforms}
+    return {name: {"top1": s["top1"], "spearman": s["spearman"]} for name, s in scores.items()}

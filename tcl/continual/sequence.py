@@ -2,23 +2,27 @@
 
 The folder holds the knowledge base (`tcl.continual.knowledge_base`) and, between the two steps of a platform, `column.safetensors`
 and `column.json`. Whoever kills the process loses the step at hand and nothing else; every step's randomness comes from (seed, number
-of the platform, its name), so a continued sequence ends with the numbers of one that never stopped.
+of the platform, its name), so a continued sequence ends with the numbers of one that never stopped (on as many threads: with another
+number of them, sums differ in the last digit). Beside them lie plain files for people and pages: `movement-N.parquet`
+(`tcl.continual.movement`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tcl.continual import baselines, movement
 from tcl.continual.active_column import ActiveColumn
 from tcl.continual.data import PlatformData
 from tcl.continual.distill import Settings, consolidate, learn, new_column, step_seed
-from tcl.continual.evaluate import score, summary
-from tcl.continual.knowledge_base import KnowledgeBase, Shape, exists
+from tcl.continual.evaluate import score, summary, transfer
+from tcl.continual.knowledge_base import KnowledgeBase, Shape, bytes_of, exists
 from tcl.errors import UserError
 from tcl.files import write_json
 from tcl.models.base import Examples
@@ -38,14 +42,18 @@ def run_sequence(
     settings: Settings | None = None,
     seed: int = 0,
     mixed: bool = False,
+    compare: bool = False,
     progress: Progress | None = None,
 ) -> KnowledgeBase:
     """Learn the platforms of `order` that the knowledge base in `folder` does not know yet (a new one where there is none).
 
     data_of: called for the platform at hand only, never for an earlier one. test_of: a platform's test programs, or None where they are
     no longer there; only used to fill the row R[i, :]; its labels are never learned from. mixed: allow CPU and GPU platforms in one
-    knowledge base. Events: "epoch"; "learned" {platform, number, top1, sources, nearest, warning, seconds}; "consolidated" {platform,
-    number, row: platform -> scores, summary, size_bytes, seconds}.
+    knowledge base. compare: also train each platform's programs from scratch, to say what transfer gained; it changes nothing else.
+
+    Events: "sequence" {order, known, todo, seed, settings}; "platform" {platform, number, measured, programs, pool, tasks}; "epoch"
+    {phase, platform, number, epoch, epochs, loss}; "learned" {platform, number, top1, sources, nearest, warning, transfer, scratch,
+    seconds}; "consolidated" {platform, number, row: platform -> scores, summary, size_bytes, losses, seconds}.
 
     Raises UserError for a platform named twice, an order that contradicts what was learned, or CPU and GPU together. `Stopped` passes
     through; what was finished is on disk.
@@ -56,11 +64,15 @@ def run_sequence(
         raise UserError(f"The knowledge base in {folder} has another shape: {asdict(base.shape)}.", hint="Name another folder.")
     todo = _todo(order, base)
     folder.mkdir(parents=True, exist_ok=True)
+    progress.event("sequence", order=list(order), known=list(base.platforms), todo=todo, seed=seed, settings=settings.plain())
+    work = _Work(progress)
     for done, platform in enumerate(todo):
         progress.check()
-        progress.step(done, len(todo), f"learn {platform}")
-        _platform(platform, data_of(platform), base, folder, test_of, settings, seed, mixed, progress)
-    progress.step(len(todo), len(todo), "done")
+        work.say(f"read {platform}")
+        data = data_of(platform)
+        work.plan(data, settings, len(todo) - done, compare, bool(base.platforms))
+        _platform(platform, data, base, folder, test_of, settings, seed, mixed, compare, work)
+    progress.step(work.done, work.done, "done")
     return base
 
 
@@ -80,7 +92,7 @@ def _todo(order: Sequence[str], base: KnowledgeBase) -> list[str]:
 
 def _platform(
     platform: str, data: PlatformData, base: KnowledgeBase, folder: Path, test_of: TestOf | None,
-    settings: Settings, seed: int, mixed: bool, progress: Progress,
+    settings: Settings, seed: int, mixed: bool, compare: bool, work: _Work,
 ) -> None:  # fmt: skip
     kinds = {p["kind"] for p in base.platforms.values()} | {data.kind}
     if len(kinds) > 1 and not mixed:
@@ -89,45 +101,85 @@ def _platform(
             hint="Use another folder, or --mixed to put both into one.",
         )
     number = len(base.platforms)
+    work.event("platform", platform=platform, number=number, **{k: data.about[k] for k in ("measured", "programs", "pool", "tasks")})
     how = {"platform": platform, "number": number, "seed": seed, "settings": settings.plain(), "data": data.about}
-    labelled = _Labelled(progress, platform, number)
-    began = time.perf_counter()
-    column, report = _learned(how, base, data, settings, step_seed(seed, number, platform), folder, labelled)
-    learn_s = time.perf_counter() - began
+    one_seed = step_seed(seed, number, platform)
     test = test_of(platform) if test_of else data.test
-    own = score(test, column.predict(test.inputs)) if test is not None else {}
-    progress.event("learned", platform=platform, number=number, top1=own.get("top1"), seconds=learn_s, measured=len(data.train), **report)
     began = time.perf_counter()
-    kept = consolidate(base, column, data, settings, step_seed(seed, number, platform), labelled)
+    column, report = _learned(how, base, data, test, settings, one_seed, folder, compare, work)
+    learn_s = time.perf_counter() - began
+    own = score(test, column.predict(test.inputs)) if test is not None else {}
+    learned = _finite(report | {"score": own, "seconds": learn_s})
+    work.event("learned", platform=platform, number=number, top1=own.get("top1"), measured=len(data.train), **report, seconds=learn_s)
+    began = time.perf_counter()
+    probe = movement.Probe(base, data, report["nearest"], one_seed)
+    kept = consolidate(base, column, data, settings, one_seed, work.phase("consolidate", platform, number))
+    seen = probe.after(base)
+    if seen is not None:
+        movement.write(folder / f"movement-{number}.parquet", *seen)
     row = rows_of_r(base, test_of or (lambda name: data.test if name == platform else None))
+    size = {
+        "knowledge_base": base.size_bytes(), "column": column.size_bytes(), "model": bytes_of(base.trunk),
+        "head": bytes_of({k: v for k, v in base.trunk.items() if k.startswith("head.")}),
+    }  # fmt: skip
     entry = how | {
-        "learned": report | {"score": own, "seconds": learn_s}, "consolidated": kept | {"seconds": time.perf_counter() - began}, "row": row,
-        "size_bytes": {"knowledge_base": base.size_bytes(), "column": column.size_bytes()},
+        "learned": learned, "consolidated": kept | {"seconds": time.perf_counter() - began}, "row": _finite(row), "size_bytes": size,
     }  # fmt: skip
     base.history.append(entry)
+    entry["summary"] = _finite(summary(base.history))
     base.save(folder)
     for name in ("column.json", "column.safetensors"):
         (folder / name).unlink(missing_ok=True)
-    progress.event(
-        "consolidated", platform=platform, number=number, row=row, summary=summary(base.history), size_bytes=entry["size_bytes"],
+    work.event(
+        "consolidated", platform=platform, number=number, row=entry["row"], summary=entry["summary"], size_bytes=size,
         seconds=entry["consolidated"]["seconds"], losses=kept["losses"],
     )  # fmt: skip
 
 
 def _learned(
-    how: dict[str, Any], base: KnowledgeBase, data: PlatformData, settings: Settings, seed: int, folder: Path, progress: Progress
+    how: dict[str, Any], base: KnowledgeBase, data: PlatformData, test: Examples | None, settings: Settings, seed: int, folder: Path,
+    compare: bool, work: _Work,
 ) -> tuple[ActiveColumn, dict[str, Any]]:  # fmt: skip
+    platform, number = how["platform"], how["number"]
     card = folder / "column.json"
-    if card.exists():
-        kept = json.loads(card.read_text())
-        if kept["how"] == json.loads(json.dumps(how)):  # else: of another platform, seed or data: learn again
-            column, _ = new_column(base, data, settings, seed)
-            column.load_weights(folder / "column.safetensors")
-            return column, kept["report"]
-    column, report = learn(base, data, settings, seed, progress)
-    column.save_weights(folder / "column.safetensors")
-    write_json(card, {"how": how, "report": report})
+    kept = json.loads(card.read_text()) if card.exists() else {}
+    if kept.get("how") == json.loads(json.dumps(how)):  # else: of another platform, seed or data: learn again
+        column, _ = new_column(base, data, settings, seed)
+        column.load_weights(folder / "column.safetensors")
+        report = kept["report"]
+        work.skip("learn")
+    else:
+        progress = work.phase("learn", platform, number)
+        column, report = learn(base, data, settings, seed, progress)
+        report |= {"losses": progress.losses, "transfer": _finite(transfer(base, test))}
+        column.save_weights(folder / "column.safetensors")
+        write_json(card, {"how": how, "report": report})
+    if compare and test is not None and "scratch" not in report:
+        report["scratch"] = _scratch(column, base, data, test, settings, seed, report, work.phase("scratch", platform, number))
+        write_json(card, {"how": how, "report": report})
     return column, report
+
+
+def _scratch(
+    column: ActiveColumn, base: KnowledgeBase, data: PlatformData, test: Examples, settings: Settings, seed: int, report: dict[str, Any],
+    progress: Progress,
+) -> dict[str, Any]:  # fmt: skip
+    """Scores of a Mamba that learned the same programs from nothing; without a source the column itself is one."""
+    model: Any = column
+    if report["nearest"] is not None:
+        model = baselines.scratch(base.shape, data.train, baselines.trainer_of(settings, seed, progress))
+        progress.check()
+    found = score(test, model.predict(test.inputs))
+    return _finite({k: found[k] for k in ("top1", "top5", "spearman")})
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinity, which JSON does not have, as None."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def rows_of_r(base: KnowledgeBase, test_of: TestOf) -> dict[str, dict[str, Any]]:
@@ -140,17 +192,50 @@ def rows_of_r(base: KnowledgeBase, test_of: TestOf) -> dict[str, dict[str, Any]]
     return row
 
 
-class _Labelled(Progress):
-    """Says of which platform and phase an epoch is."""
+class _Work:
+    """How far the whole sequence is, in programs seen by a training step, which take about the same time in every phase."""
 
-    def __init__(self, progress: Progress, platform: str, number: int) -> None:
-        self.progress, self.about = progress, {"phase": "learn", "platform": platform, "number": number}
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.done, self.total, self.units = progress, 0.0, 0.0, dict.fromkeys(("learn", "scratch", "consolidate"), 0.0)
+
+    def plan(self, data: PlatformData, settings: Settings, platforms: int, compare: bool, known: bool) -> None:
+        """Before a platform: its phases' sizes; the `platforms` still to learn are taken to be like it. The first of all is not
+        distilled: the knowledge base becomes its column."""
+        learn_units = float(len(data.train) * settings.epochs)
+        later = {"learn": learn_units, "scratch": learn_units * compare, "consolidate": float(len(data.pool) * settings.consolidate_epochs)}
+        self.units = later if known else {"learn": learn_units, "scratch": 0.0, "consolidate": 0.0}
+        self.total = self.done + sum(self.units.values()) + (platforms - 1) * sum(later.values())
+
+    def phase(self, name: str, platform: str, number: int) -> _Phase:
+        return _Phase(self, name, platform, number)
+
+    def skip(self, name: str) -> None:
+        """The phase was finished before: it is no work of this run, and would make the time left look shorter."""
+        self.total -= self.units[name]
+        self.units[name] = 0.0
+
+    def say(self, message: str) -> None:
+        self.progress.step(self.done, self.total, message)
 
     def event(self, kind: str, **data: Any) -> None:
-        self.progress.event(kind, **(self.about | data))
+        self.progress.event(kind, **data)
+
+
+class _Phase(Progress):
+    """Says of which platform and phase an epoch is, and keeps its losses."""
+
+    def __init__(self, work: _Work, name: str, platform: str, number: int) -> None:
+        self.work, self.about = work, {"phase": name, "platform": platform, "number": number}
+        self.began, self.units, self.losses = work.done, work.units[name], []
+
+    def event(self, kind: str, **data: Any) -> None:
+        if kind == "epoch":
+            self.losses.append(data["loss"])
+        self.work.event(kind, **(self.about | data))
 
     def step(self, done: float, total: float, message: str = "") -> None:
-        self.progress.step(done, total, f"{self.about['platform']}: {message}")
+        self.work.done = self.began + self.units * done / max(total, 1)
+        self.work.say(f"{self.about['phase']} {self.about['platform']}: {message}")
 
     def check(self) -> None:
-        self.progress.check()
+        self.work.progress.check()

@@ -11,8 +11,9 @@ import pytest
 
 from tcl.continual.data import Choice, platform_data
 from tcl.continual.distill import PROTECTIONS, Settings, consolidate, learn
-from tcl.continual.evaluate import agreement, moved, summary
+from tcl.continual.evaluate import agreement, summary
 from tcl.continual.knowledge_base import KnowledgeBase, Shape
+from tcl.continual.movement import moved
 from tcl.continual.sequence import run_sequence
 from tcl.errors import UserError
 from tcl.programs.dataset import Dataset
