@@ -7,9 +7,9 @@ import streamlit as st
 
 from app.chart import chart
 from app.links import decode_shapes, encode_shapes, opened_ids, remember_opened
+from app.map_job import JOB, make_map, missing_map, wait_for_map
 from app.program_view import show_programs
 from app.shared import choose_dataset, frame_of, map_json, parameters_of, reproduce, scope_name, stored_map
-from tcl.features.map import LIMIT
 from tcl.programs.selection import list_selections
 from tcl.programs.types import content_id, format_id
 from tcl.views.explore import COLORS, latency_histogram, within
@@ -56,47 +56,6 @@ stamp = f"{stored.about['dataset_version']}-{stored.about['seed']}-{stored.about
 frame = frame_of(path, version, scope, platform, picked, stamp)
 
 
-def make_map() -> None:
-    from tcl.jobs.store import submit
-
-    st.session_state["map_job"] = submit("map", ["map", path, "--scope", scope, "--json"], f"Map of {scope_label} in {dataset.path.name}")
-
-
-@st.fragment(run_every=1.0)
-def wait_for_map() -> None:
-    """The job's progress; the page starts over when the map is there."""
-    from tcl.jobs.store import ALIVE, DONE, Job, jobs_folder
-
-    job = Job(jobs_folder() / st.session_state["map_job"])
-    state, progress = job.state, job.progress
-    if state in ALIVE:
-        share = progress["done"] / progress["total"] if progress["total"] else 0.0
-        st.progress(min(share, 1.0), text=progress["message"] or "starting…")
-        return
-    del st.session_state["map_job"]
-    if state == DONE:
-        st.rerun()
-    st.error(job.error or f"The job ended: {state}.", title="The map was not made")
-
-
-def missing_map() -> None:
-    with st.container(border=True):
-        st.subheader("No map of this yet")
-        n = len(frame)
-        st.write(
-            f"{n:,} programs can be laid out so that similar schedules lie together. It takes about {max(10, n // 700)} s and is kept."
-        )
-        if n > LIMIT:
-            st.caption(
-                f"A map holds {LIMIT:,} programs at most by default; {LIMIT:,} of {n:,} will be drawn at random, and it will say so."
-            )
-        if "map_job" in st.session_state:
-            wait_for_map()
-        else:
-            st.button("Make the map", type="primary", icon=":material/scatter_plot:", on_click=make_map)
-        reproduce("map", path, "--scope", scope)
-
-
 def facts() -> None:
     sampled, n = int(frame["sampled"].sum()), len(frame)
     parts = [f"**{n:,}** programs", f"**{sampled:,}** sampled", f"{n - sampled:,} not (grey)"]
@@ -112,8 +71,14 @@ def facts() -> None:
             with st.popover("How to read this map", type="tertiary", icon=":material/info:"):
                 st.write(HOW_TO_READ)
             if stored.about["dataset_version"] != version:
-                st.button("Update the map", icon=":material/refresh:", on_click=make_map, help="The dataset has grown since it was made.")
-    if stored is not None and "map_job" in st.session_state:
+                st.button(
+                    "Update the map",
+                    icon=":material/refresh:",
+                    on_click=make_map,
+                    args=(dataset, scope, scope_label),
+                    help="The dataset has grown since it was made.",
+                )
+    if stored is not None and JOB in st.session_state:
         wait_for_map()
 
 
@@ -232,7 +197,8 @@ map_key = f"map-{format_id(content_id(path, scope))[:10]}"
 if frame.empty:
     st.info("This dataset holds no programs yet. `tcl collect` or `tcl data import` adds some.", icon=":material/info:")
 elif stored is None:
-    missing_map()
+    missing_map(dataset, scope, scope_label, len(frame))
+    show_programs(path, version, opened_ids())
 else:
     facts()
     explorer()

@@ -86,8 +86,8 @@ def map_figure(frame: pd.DataFrame, color: str, values: pd.Series | None = None,
     placed = frame["x"].notna().to_numpy()
     sampled = frame["sampled"].to_numpy() & placed
     rest = placed & ~sampled
-    size = float(np.clip(260 / np.sqrt(max(placed.sum(), 1)), 2.2, 8))
-    _points(figure, frame, np.flatnonzero(rest), f"not sampled ({rest.sum():,})", size * 0.85, palette.GREY)
+    size = point_size(int(placed.sum()))
+    points(figure, frame, np.flatnonzero(rest), f"not sampled ({rest.sum():,})", size * 0.85, palette.GREY)
     if color in ("task", "operator", "platforms", "failure"):
         column = {"task": "task_name", "operator": "operator", "platforms": "platforms", "failure": "error"}[color]
         _categories(figure, frame, sampled, column, size)
@@ -97,13 +97,18 @@ def map_figure(frame: pd.DataFrame, color: str, values: pd.Series | None = None,
         if numbers is None:
             raise UserError(f"The map cannot be coloured by {color!r}.", hint=f"Choose one of: {', '.join(COLORS)}.")
         if color in ("latency", "label"):
-            _points(figure, frame, np.flatnonzero(failed), f"failed ({failed.sum():,})", size, palette.FAILED, symbol="x-thin")
+            points(figure, frame, np.flatnonzero(failed), f"failed ({failed.sum():,})", size, palette.FAILED, symbol="x-thin")
             sampled = sampled & ~failed
         _numbers(figure, frame, np.flatnonzero(sampled), numbers.to_numpy(dtype=np.float64), color, size)
+    return map_layout(figure, title)
+
+
+def map_layout(figure: go.Figure, title: str = "", right: int = 84) -> go.Figure:
+    """The house style of maps: no axes, equal scales, the legend below, `right` pixels for a colour bar."""
     figure.update_layout(
         template="none", dragmode="select", clickmode="event", uirevision="map", title=title or None,
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 4, "r": 84, "t": 34 if title else 8, "b": 4}, hovermode="closest",
+        margin={"l": 4, "r": right, "t": 34 if title else 8, "b": 4}, hovermode="closest",
         legend={"orientation": "h", "y": 0, "yanchor": "top", "x": 0, "itemsizing": "constant", "tracegroupgap": 0},
     )  # fmt: skip
     blank = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "", "title": None}
@@ -193,6 +198,23 @@ def plain(figure: go.Figure, x: str, y: str) -> go.Figure:
     return figure
 
 
+def point_size(n: int) -> float:
+    """Pixels of a point on a map of `n`."""
+    return float(np.clip(260 / np.sqrt(max(n, 1)), 2.2, 8))
+
+
+def points(figure: go.Figure, frame: pd.DataFrame, rows: np.ndarray, name: str, size: float, color: Any, **marker: Any) -> None:
+    """Add the programs at `rows` (int (k,)) of a frame with x and y to a map; a point's `customdata` is its row."""
+    if not len(rows):
+        return
+    line = {"width": 1.5, "color": color} if str(marker.get("symbol", "")).endswith("thin") else {"width": 0}
+    figure.add_scattergl(
+        x=frame["x"].to_numpy(dtype=np.float32)[rows], y=frame["y"].to_numpy(dtype=np.float32)[rows], mode="markers", name=name,
+        marker={"size": size, "color": color, "line": line, **marker}, customdata=rows.astype(np.int32), hoverinfo="name",
+        selected={"marker": {"opacity": 1}}, unselected={"marker": {"opacity": 0.12}},
+    )  # fmt: skip
+
+
 # -- inner workings --------------------------------------------------------------------------------------------------------
 
 
@@ -211,28 +233,17 @@ def _parameter_name(feature: str) -> str:
     return f"{words}: {first}" if first == "extent" else ""
 
 
-def _points(figure: go.Figure, frame: pd.DataFrame, rows: np.ndarray, name: str, size: float, color: Any, **marker: Any) -> None:
-    if not len(rows):
-        return
-    line = {"width": 1.5, "color": color} if str(marker.get("symbol", "")).endswith("thin") else {"width": 0}
-    figure.add_scattergl(
-        x=frame["x"].to_numpy(dtype=np.float32)[rows], y=frame["y"].to_numpy(dtype=np.float32)[rows], mode="markers", name=name,
-        marker={"size": size, "color": color, "line": line, **marker}, customdata=rows.astype(np.int32), hoverinfo="name",
-        selected={"marker": {"opacity": 1}}, unselected={"marker": {"opacity": 0.12}},
-    )  # fmt: skip
-
-
 def _categories(figure: go.Figure, frame: pd.DataFrame, sampled: np.ndarray, column: str, size: float) -> None:
     values = frame[column].astype(str)
     counts = values[sampled].value_counts()
     shown = list(counts.index[:SHOWN_CATEGORIES])
     if len(counts) > SHOWN_CATEGORIES:
         others = sampled & ~values.isin(shown).to_numpy()
-        _points(figure, frame, np.flatnonzero(others), f"{len(counts) - len(shown)} others ({others.sum():,})", size, palette.OTHERS)
+        points(figure, frame, np.flatnonzero(others), f"{len(counts) - len(shown)} others ({others.sum():,})", size, palette.OTHERS)
     for i, name in enumerate(shown):
         rows = np.flatnonzero(sampled & (values == name).to_numpy())
         text = {"": "succeeded" if column == "error" else "not measured"}.get(name, name)
-        _points(figure, frame, rows, f"{text} ({len(rows):,})", size, palette.CATEGORIES[i])
+        points(figure, frame, rows, f"{text} ({len(rows):,})", size, palette.CATEGORIES[i])
 
 
 def _numbers(figure: go.Figure, frame: pd.DataFrame, rows: np.ndarray, values: np.ndarray, color: str, size: float) -> None:
@@ -258,7 +269,7 @@ def _numbers(figure: go.Figure, frame: pd.DataFrame, rows: np.ndarray, values: n
     z = (np.log10(shown) if logarithmic else shown).astype(np.float32)
     low, high = (0.0, 1.0) if color == "label" else (float(z.min()), float(np.quantile(z, 0.99)) if color == "latency" else float(z.max()))
     scale = palette.FASTER_IS_BRIGHT if color == "latency" else palette.SEQUENTIAL
-    _points(figure, frame, rows, f"sampled ({len(rows):,})", size, z, colorscale=scale, cmin=low, cmax=max(high, low + 1e-6), colorbar=bar)
+    points(figure, frame, rows, f"sampled ({len(rows):,})", size, z, colorscale=scale, cmin=low, cmax=max(high, low + 1e-6), colorbar=bar)
     figure.data[-1].showlegend = False  # its colour bar says it
 
 
