@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlencode
 
 import streamlit as st
+
+from tcl.programs.types import format_id
 
 CORNERS = 80
 """Corners of a lasso that a link keeps; more are thinned out."""
@@ -40,6 +44,17 @@ def decode_shapes(text: str) -> list[dict[str, Any]]:
 def opened_ids() -> list[str]:
     """The one or two programs (16 hex digits each) that are open."""
     return [i for i in st.query_params.get("open", "").split(",") if len(i) == 16 and all(c in "0123456789abcdef" for c in i)][:2]
+
+
+def explore_query(dataset: str, programs: Iterable[int], platform: str = "") -> dict[str, str]:
+    """The Explore page with these programs (one or two ids) open: its address' parameters. dataset: its name in the picker."""
+    known = {"data": dataset, "platform": platform, "open": ",".join(dict.fromkeys(format_id(p) for p in programs))}
+    return {key: value for key, value in known.items() if value}
+
+
+def explore_link(dataset: str, programs: Iterable[int], platform: str = "") -> str:
+    """The same as a link, for the cells of a table."""
+    return "explore?" + urlencode(explore_query(dataset, programs, platform))
 
 
 def remember_opened(ids: list[str]) -> None:
