@@ -57,6 +57,17 @@ def choose_dataset(key: str = "data") -> Dataset | None:
     return Dataset.open(names[name])
 
 
+def picker_name(path: Path) -> str:
+    """How `choose_dataset` names a folder: what a link to another page must say."""
+    return _short(path)
+
+
+def dataset_name(path: str | Path) -> str | None:
+    """The name under which the picker lists the dataset at `path`; None for one that it does not offer."""
+    path = Path(path).resolve()
+    return picker_name(path) if path in dataset_folders() else None
+
+
 def no_data() -> None:
     """What an empty start shows."""
     with st.container(border=True):

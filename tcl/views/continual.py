@@ -274,8 +274,8 @@ def movement_figure(frame: pd.DataFrame, marked: int = 20) -> go.Figure:
             row=1, col=column,
         )  # fmt: skip
     plain(figure, "", "")
-    figure.update_xaxes(showticklabels=False, zeroline=False, matches="x", title=None)
-    figure.update_yaxes(showticklabels=False, zeroline=False, title=None)
+    figure.update_xaxes(showticklabels=False, showgrid=False, zeroline=False, matches="x", title=None)
+    figure.update_yaxes(showticklabels=False, showgrid=False, zeroline=False, title=None)
     figure.update_layout(
         showlegend=True, legend={"orientation": "h", "y": -0.02, "yanchor": "top", "x": 0}, margin={"t": 26, "b": 8, "l": 8},
         hovermode="closest", clickmode="event",
