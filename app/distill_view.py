@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app.chart import chart
+from app.links import explore_query
 from app.shared import dataset_name, reproduce, scope_name
 from tcl.features.map import task_scope
 from tcl.jobs.store import ALIVE, Job
@@ -151,7 +152,7 @@ def _slices(files: KnowledgeBaseFiles) -> None:
         + ("the same program is picked now as then." if same else "another program is picked now than then.")
         + ("" if event.selection.rows else " Tick a row for another task.")
     )
-    explore_link(files, row["slice"], [p for p in dict.fromkeys((row["program_then"], row["program_now"])) if p], row["platform"])
+    open_link(files, row["slice"], [p for p in dict.fromkeys((row["program_then"], row["program_now"])) if p], row["platform"])
 
 
 def _transfer(files: KnowledgeBaseFiles) -> None:
@@ -221,7 +222,7 @@ def _maps(files: KnowledgeBaseFiles, stamp: int) -> None:
     task = format_id(int(row["task"])) if row["task"] else ""
     st.caption(f"{which}: {files.task(task)['name'] if task else 'a program of the pool'}, moved {row['moved']:.2f}")
     if task:
-        explore_link(files, task, [format_id(int(row["program"]))], target)
+        open_link(files, task, [format_id(int(row["program"]))], target)
 
 
 def _growth(files: KnowledgeBaseFiles) -> None:
@@ -239,8 +240,8 @@ def _growth(files: KnowledgeBaseFiles) -> None:
     st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=config, alt="What each platform was learned from")
 
 
-def explore_link(files: KnowledgeBaseFiles, task: str, programs: list[str], platform: str) -> None:
-    """A link to these programs on the task's map, where their dataset is on this machine."""
+def open_link(files: KnowledgeBaseFiles, task: str, programs: list[str], platform: str) -> None:
+    """A link to these programs (16 hex digits) on the task's map, where their dataset is among those of the app."""
     path = Path(files.about.get("dataset", {}).get("path", ""))
     name = dataset_name(path)
     if name is None:
@@ -248,7 +249,7 @@ def explore_link(files: KnowledgeBaseFiles, task: str, programs: list[str], plat
         return
     scopes = scope_name(str(path), Dataset.open(path).version)
     scope = next((label for label, value in scopes.items() if value == task_scope(parse_id(task))), "Everything")
-    params = {"data": name, "scope": scope, "platform": platform, "open": ",".join(programs[:2])}
+    params = explore_query(name, map(parse_id, programs[:2]), platform) | {"scope": scope}
     words = "Open this program in Explore" if len(programs) == 1 else "Compare both programs in Explore"
     st.page_link("app_pages/explore.py", label=words, icon=":material/scatter_plot:", query_params=params)
 

@@ -11,7 +11,7 @@ import streamlit as st
 from app.distill_view import benchmark, knowledge_base
 from app.job_view import head
 from app.shared import choose_dataset, reproduce
-from tcl.jobs.store import ALIVE, Job, all_jobs, submit
+from tcl.jobs.store import ALIVE, DONE, ENDED, Job, all_jobs, submit
 from tcl.programs import overview
 from tcl.programs.dataset import Dataset
 from tcl.views import continual
@@ -83,7 +83,7 @@ def outlook(dataset: Dataset, order: list[str]) -> None:
     st.caption("Rank agreement on shared programs (rho: Spearman's, mean over tasks)")
     rows = frame.assign(pair=frame["source"] + " → " + frame["target"])[["spearman", "pair", "verdict", "shared_programs"]]
     st.dataframe(
-        rows, hide_index=True, height=min(38 + 35 * len(rows), 250), alt="Rank agreement of platform pairs",
+        rows, hide_index=True, height=250 if len(rows) > 6 else "auto", alt="Rank agreement of platform pairs",
         column_config={
             "spearman": st.column_config.NumberColumn("rho", format="%.2f", width=55),
             "pair": st.column_config.TextColumn("source → target"), "verdict": st.column_config.TextColumn("expected"),
@@ -161,6 +161,14 @@ def start(argv: list[str]) -> None:
     identity = submit("distill", [*argv, "--json"], f"Distill {order.replace(',', ' → ')} into {out.name}")
     st.query_params["job"] = identity
     st.query_params["kb"] = out.name
+
+
+def go_on(job: Job) -> None:
+    """A button that runs the command of a job again that ended before its last platform: finished steps are kept."""
+    argv = job.about.get("argv", [])
+    if job.state in ENDED and job.state != DONE and argv:
+        st.button("Go on", icon=":material/play_arrow:", key=f"go-on-{job.id}", on_click=start, args=([a for a in argv if a != "--json"],),
+                  help="The same command again: it goes on after the last finished step")  # fmt: skip
 
 
 def out_of(job: Job) -> Path:
@@ -243,7 +251,7 @@ with right:
             seen = st.session_state.get("distill-seen")
             state = job.state if job is not None else ""
             if job is not None:
-                head(job, "distill")
+                head(job, "distill", lambda: go_on(job))
             knowledge_base(folder, job)
             st.session_state["distill-seen"] = (job.id if job else "", state)
             if job is not None and seen and seen[0] == job.id and seen[1] in ALIVE and state not in ALIVE:

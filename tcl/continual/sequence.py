@@ -82,7 +82,8 @@ def _todo(order: Sequence[str], base: KnowledgeBase) -> list[str]:
     known = list(base.platforms)
     todo = [p for p in order if p not in base.platforms]
     repeated = [p for p in order if p in base.platforms]
-    if repeated and (repeated != known[: len(repeated)] or list(order[: len(repeated)]) != repeated):
+    # What was learned may stand first, in the order in which it was: so the same command goes on after a kill, whatever was known before.
+    if repeated != [p for p in known if p in repeated] or list(order[: len(repeated)]) != repeated:
         raise UserError(
             f"The knowledge base learned {', '.join(known)}, in this order, which {', '.join(order)} contradicts.",
             hint="Name only the new platforms, or another folder.",

@@ -118,6 +118,20 @@ def test_a_run_from_the_button_to_its_slices(page, tmp_path):
     assert order_of(at) == "c300"
 
 
+def test_a_cancelled_run_goes_on(page, tmp_path):
+    at = page(write(tmp_path / "data", programs=6))
+    start_button(at).click().run()
+    first = all_jobs()[0]
+    first.cancel()
+    at.run()
+    assert "No platform was finished" in words(at)
+    at.button(key=f"go-on-{first.id}").click().run()
+    assert not at.exception
+    again = next(job for job in all_jobs() if job.id != first.id)
+    again.cancel()
+    assert again.about["argv"] == first.about["argv"]
+
+
 def test_benchmark(page, tmp_path):
     at = page()
     at.segmented_control(key="distill-section").set_value("Benchmark").run()

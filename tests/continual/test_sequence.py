@@ -228,7 +228,7 @@ def test_orders_that_make_no_sense(dataset, tmp_path):
     run_sequence(["a100", "b200"], of, tmp_path, shape=SMALL, settings=QUICK)
     with pytest.raises(UserError, match="contradicts"):
         run_sequence(["b200", "a100", "c300"], of, tmp_path, settings=QUICK)
-    base = run_sequence(["c300"], of, tmp_path, settings=QUICK)
+    base = run_sequence(["b200", "c300"], of, tmp_path, settings=QUICK)  # the command that added b200, run again with one more
     assert list(base.platforms) == list(PLATFORMS)
     with pytest.raises(UserError, match="shape"):
         run_sequence(["c300"], of, tmp_path, shape=Shape(), settings=QUICK)
