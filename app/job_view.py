@@ -32,9 +32,9 @@ def best_value(job: Job) -> str:
     if "measured" in latest and latest["measured"].get("best_s"):
         return latency_text(latest["measured"]["best_s"])
     for source in (result, latest.get("epoch", {}), latest.get("map", {})):
-        for key in ("top1", "trustworthiness"):
+        for key, label in (("top1", "top-1"), ("valid_top1", "valid. top-1"), ("trustworthiness", "trustworthiness")):
             if isinstance(source.get(key), int | float):
-                return f"{key.replace('top1', 'top-1')} {source[key]:.3f}"
+                return f"{label} {source[key]:.3f}"
     return ""
 
 

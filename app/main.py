@@ -22,6 +22,7 @@ page = st.navigation(
         st.Page("app_pages/explore.py", title="Explore", icon=":material/scatter_plot:", help="Programs on a map: look, select, compare."),
         st.Page("app_pages/sample.py", title="Sample", icon=":material/filter_alt:", help="Which programs to measure, and why these."),
         st.Page("app_pages/data.py", title="Data", icon=":material/database:", help="What a dataset holds; import logs."),
+        st.Page("app_pages/train.py", title="Train", icon=":material/model_training:", help="Cost models: train, compare, see errors."),
         st.Page("app_pages/distill.py", title="Distill", icon=":material/merge:", help="Learn platform after platform."),
         st.Page("app_pages/tune.py", title="Tune", icon=":material/speed:", help="Tune an operator or a network on this machine."),
         st.Page("app_pages/jobs.py", title="Jobs", icon=":material/list_alt:", help="All background work: watch, pause, stop, clean up."),

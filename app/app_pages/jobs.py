@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 import streamlit as st
 
 from app.job_view import best_value, head, result_view, tuning_view
 from app.shared import ago, reproduce
+from app.train_runs import option
 from tcl.jobs.store import ALIVE, ENDED, Job, all_jobs
 from tcl.progress import format_seconds
 
@@ -98,6 +101,11 @@ def live() -> None:
             tuning_view(job)
         else:
             result_view(job)
+            if job.kind == "train":
+                name = Path(option(job.about.get("argv", []), "--out")).name
+                st.page_link(
+                    "app_pages/train.py", label="Curves, ranks and errors", icon=":material/model_training:", query_params={"runs": name}
+                )
         with st.expander("Log", icon=":material/notes:"):
             st.code(job.log() or "Nothing yet.", language=None, height=220)
         reproduce(*job.about.get("argv", []))

@@ -40,7 +40,7 @@ NETWORKS = ("resnet18", "mobilenet_v2", "bert_tiny", "resnet50", "bert_base")
 
 def models() -> list[str]:
     """Cost models to choose from: TVM's, none, and those trained in the workspace."""
-    found = sorted(str(p.parent) for p in (workspace() / "models").glob("*/model.safetensors"))
+    found = sorted(str(p.parent) for p in (workspace() / "models").glob("*/model.json"))
     return ["xgb", "random", *found]
 
 

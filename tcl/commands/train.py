@@ -31,7 +31,7 @@ def run(
     per_assignment: Annotated[int | None, typer.Option(help="At most so many programs of each task and platform.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     amp: Annotated[bool, typer.Option(help="Compute in bfloat16.")] = False,
-    importance: Annotated[int, typer.Option(min=0, help="Repeats of permutation importance on the test part; 0: leave it out.")] = 5,
+    importance: Annotated[int, typer.Option(min=0, help="Repeats of permutation importance on the test part; 0: leave it out.")] = 3,
     resume: Annotated[bool, typer.Option(help="Continue where a training into the same folder stopped.")] = False,
     as_json: JsonFlag = False,
 ) -> None:

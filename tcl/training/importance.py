@@ -24,8 +24,8 @@ from tcl.machine import busy
 from tcl.models.base import CostModel, Examples, Inputs
 from tcl.progress import Progress
 
-REPEATS = 5
-PROGRAMS = 2048
+REPEATS = 3
+PROGRAMS = 1024
 """Test programs the importance is measured on, at most: it costs a prediction of each, for every kind and repeat."""
 COLUMNS = ("primitive", "changed", "pairwise_drop", "pairwise_drop_sd", "top1_drop", "top1_drop_sd", "repeats")
 

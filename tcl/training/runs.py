@@ -27,6 +27,8 @@ from tcl.training.data import at_most, examples_of, with_operators
 from tcl.training.importance import permutation_importance, thinned
 from tcl.training.metrics import report
 
+METRICS = ("top1", "top5", "top1_mean", "top5_mean", "pairwise", "spearman")
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -132,12 +134,15 @@ def train(
     result: dict[str, Any] = {"model": model.name, "parameters": model.parameters(), "train_programs": len(parts.train),
                               "valid_programs": len(parts.valid) if parts.valid else 0}  # fmt: skip
     trainer.progress.step(0, 0, "scoring")
-    scored = [] if parts.valid is None else [_scored(model, parts.valid, dataset, "valid")]
+    scored = []
+    if parts.valid is not None:
+        scored.append(_scored(model, parts.valid, dataset, "valid"))
+        result |= {f"valid_{name}": scored[0].result[name] for name in METRICS}
     if test and len(parts.test):
         scored.append(_scored(model, examples_of(dataset, parts.test, relabel=False), dataset, "test"))
         result |= scored[-1].result
     else:
-        result |= {"programs": 0} | dict.fromkeys(("top1", "top5", "top1_mean", "top5_mean", "pairwise", "spearman"), float("nan"))
+        result |= {"programs": 0} | dict.fromkeys(METRICS, float("nan"))
         result |= {"by_platform": {}, "by_operator": {}, "worst": []}
     result |= {"seconds": seconds, **{k: v for k, v in went.items() if k not in ("history", "seconds")}}
     if out is not None:
@@ -146,7 +151,7 @@ def train(
             "dataset": str(dataset.path), "version": dataset.version, "split": choice.split, "seed": choice.seed,
             "fraction": choice.fraction,
             "platforms": list(choice.platforms or dataset.platforms()), "operators": list(choice.operators or []),
-            "per_assignment": choice.per_assignment, "selection": choice.programs is not None,
+            "per_assignment": choice.per_assignment, "selection": choice.programs is not None, "loss": getattr(trainer, "loss", None),
             "result": {k: v for k, v in result.items() if not isinstance(v, dict | list)},
         }  # fmt: skip
         model.save(out, _plain(about))
