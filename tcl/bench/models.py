@@ -43,6 +43,7 @@ def run(
     joint: bool = False,
     settings: dict[str, dict[str, Any]] | None = None,
     folder: str | None = None,
+    time_limit_s: float = 1e9,
     *,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def run(
     takes convolution, depthwise and matmul of datasets made of Ansor logs, everything else whole. per_assignment: at most so many
     training programs of each task and platform (None: all); the test part is never thinned out. joint: one model for all
     platforms of a dataset, in place of one each. settings: model -> settings of it, recorded with the rows. folder: where
-    finished parts are kept.
+    finished parts are kept. time_limit_s: train nothing more after it; a later run goes on, `missing` counts what is left.
     """
     progress = progress or Progress()
     unknown = sorted(set(models) - set(MODELS))
@@ -67,7 +68,8 @@ def run(
         for seed in seeds
         for model in models
     ]
-    rows = []
+    rows, missing = [], 0
+    deadline = time.monotonic() + time_limit_s
     for done, (name, platform, model, seed) in enumerate(cells):
         progress.step(done, len(cells), f"{model} on {platform}")
         progress.check()
@@ -78,9 +80,13 @@ def run(
             "operators": operators,
             "settings": (settings or {}).get(model, {}),
         }
-        rows.append(_cell(place, name, platform, model, seed, how, progress))
+        row = _cell(place, name, platform, model, seed, how, progress, late=time.monotonic() > deadline)
+        if row is None:
+            missing += 1
+        else:
+            rows.append(row)
     progress.step(len(cells), len(cells), "models")
-    return {"bench": "models", "rows": rows, "summary": summary(rows), "goals": goals(rows), "machine": machine()}
+    return {"bench": "models", "rows": rows, "missing": missing, "summary": summary(rows), "goals": goals(rows), "machine": machine()}
 
 
 def _platforms(name: str, chosen: Sequence[str] | None) -> list[str]:
@@ -94,8 +100,10 @@ def _open(name: str) -> Any:
     return Dataset.open(BUILT_IN_DATASET if name == BUILT_IN else name)
 
 
-def _cell(place: Path, name: str, platform: str, model: str, seed: int, how: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """One row, from its file where it was finished before with the same data and settings."""
+def _cell(
+    place: Path, name: str, platform: str, model: str, seed: int, how: dict[str, Any], progress: Progress, late: bool = False
+) -> dict[str, Any] | None:
+    """One row, from its file where it was finished before with the same data and settings; None where it is too late to make it."""
     from tcl.features.vocabulary import VERSION
 
     dataset = _open(name)
@@ -105,6 +113,8 @@ def _cell(place: Path, name: str, platform: str, model: str, seed: int, how: dic
     file = place / f"{Path(name).name}-{platform}-{model}-{seed}-{key}.json"
     if file.exists():
         return orjson.loads(file.read_bytes())
+    if late:
+        return None
     row = _measure(dataset, name, platform, model, seed, how, progress)
     write_json(file, row)
     return row
@@ -131,7 +141,7 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
         "seconds_per_epoch_s": _number(result.get("seconds_per_epoch_s")),
         "seconds": result["seconds"], "programs_per_s": speed, "train_programs": result["train_programs"],
         "test_programs": result["programs"],
-        "per_assignment": how["per_assignment"], "fraction": how["fraction"],
+        "per_assignment": how["per_assignment"], "fraction": how["fraction"], "settings": made.settings,
     }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ class Settings:
     """
 
     epochs: int = 20
-    learning_rate: float = 2e-3
+    learning_rate: float | None = None
     lists: int = 4
     list_size: int = 32
     loss: str = "pairwise"
@@ -210,7 +210,7 @@ def _distil(
         # The column started from a platform's weights: what training changed of them is the best first guess of the slot.
         near = settings.start == "nearest" and bool(column.network.adapters)
         mine = slot_of_difference(trunk, copied(column.network.own.state_dict()) if near else trunk, base.shape.rank, random)
-    trained = list(mine.values()) + ([] if frozen else list(trunk.values()))
+    trained = list(mine.values()) + ([] if frozen else [v for k, v in trunk.items() if not k.endswith("statistics")])
     for tensor in trained:
         tensor.requires_grad_(True)
     # Whose function can change, and must not: all of them while the trunk is open, else those that share the slot.

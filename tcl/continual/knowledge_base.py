@@ -31,19 +31,28 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the network and the bank. Width 52 instead of the cost model's 64 leaves room for the bank and the lateral connections
-    within 0.8 MB; 8 slots of rank 2 take 0.13 MB."""
+    """Sizes of the network and the bank. Width 44 instead of the cost model's 48 leaves room for the bank and the lateral connections
+    within 0.8 MB; 5 slots of rank 3 take 0.12 MB."""
 
-    width: int = 52
+    width: int = 44
     layers: int = 2
     d_state: int = 16
     stride: int = 2
     expand: int = 2
-    rank: int = 2
-    slots: int = 8
+    summary: int = 80
+    rank: int = 3
+    slots: int = 5
 
     def mamba(self, seed: int = 0) -> Mamba:
-        return Mamba(seed=seed, width=self.width, layers=self.layers, d_state=self.d_state, stride=self.stride, expand=self.expand)
+        return Mamba(
+            seed=seed,
+            width=self.width,
+            layers=self.layers,
+            d_state=self.d_state,
+            stride=self.stride,
+            expand=self.expand,
+            summary=self.summary,
+        )
 
 
 @dataclass

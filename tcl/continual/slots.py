@@ -12,7 +12,7 @@ import torch
 
 Weights = dict[str, torch.Tensor]
 
-LOW_RANK = ("join.weight", "in_proj.weight", "out_proj.weight", "gate.weight")
+LOW_RANK = ("join.weight", "in_proj.weight", "out_proj.weight", "encoder.1.weight", "residual.0.weight")
 """Ends of the names of the matrices that get a low-rank difference, beside the head's."""
 
 

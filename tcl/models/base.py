@@ -194,6 +194,14 @@ def read_card(folder: str | Path) -> dict[str, Any]:
     return card
 
 
+def choice_score(found: dict[str, float]) -> float:
+    """What the best epoch, or number of trees, is chosen by, from `Truth.evaluate` of the validation part: a few tasks' top-1 is
+    noisy, so the other metrics have a say. 0 where nothing can be ranked."""
+    if not np.isfinite(found["pairwise"]):
+        return 0.0
+    return float(np.nanmean([found["top1_mean"], found["top5_mean"], found["pairwise"]]))
+
+
 def checked(train: Examples) -> None:
     """Raise UserError where nothing can be learnt from `train`."""
     if not len(train):

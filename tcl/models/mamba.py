@@ -2,8 +2,8 @@
 
 Our reconstruction of the paper's "Mamba encoder-decoder" (its layer sizes are not public). Encoder: consecutive primitives are
 joined two by two into one step (half the steps, half the time: the blocks' convolution sees both anyway), then residual Mamba
-blocks. Decoder: the mean of the joined primitives, the mean and the last of the blocks' states, and a projection of the program's
-flat features and the task's operator, read by one small network. What each part is worth: `tcl bench models` with `--set settings`.
+blocks. Decoder: the mean of the joined primitives, the mean and the last of the blocks' states, and a summary of the program's flat
+features (a small residual perceptron), read by one small network. What each part is worth: `tcl bench models` with `--set settings`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tcl.features.context import EXTENTS
-from tcl.features.flat import FLAT_FEATURES
 from tcl.features.vocabulary import KINDS
-from tcl.models.neural import Batch, D, NeuralModel, TokenEmbedding
+from tcl.models.neural import Batch, D, NeuralModel, Standardise, TokenEmbedding
 from tcl.models.selective_scan import MambaBlock, pack
 
 OCCURRENCES = 16
 """The first, second, … primitive of its kind in a program; later ones count as the last."""
-_EXTENTS = slice(len(FLAT_FEATURES), len(FLAT_FEATURES) + EXTENTS + 4)
-"""Of the flat features: the task's extents and sizes. The decoder does not read them: a few dozen tasks are soon known by heart."""
 
 
 class PrimitiveEmbedding(nn.Module):
@@ -49,30 +45,46 @@ class PrimitiveEmbedding(nn.Module):
         return x + self.tokens.kind(kind) + self.place(place)
 
 
+class Summary(nn.Module):
+    """(B, D) flat features to (B, width): TenSet's perceptron in small, its input thinned out while training."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.standardise = Standardise(D)
+        self.encoder = nn.Sequential(nn.Dropout(dropout), nn.Linear(D, width), nn.SiLU())
+        self.residual = nn.Sequential(nn.Linear(width, width), nn.SiLU())
+
+    def forward(self, flat: torch.Tensor) -> torch.Tensor:
+        x = self.encoder(self.standardise(flat))
+        return x + self.residual(x)
+
+
 class MambaNetwork(nn.Module):
-    """`hidden` gives every layer's pooled state, for lateral connections between networks (`tcl.continual`)."""
+    """`summary` is the width of the summary of the flat features, 0 for none.
+
+    `hidden` gives every layer's pooled state, for lateral connections between networks (`tcl.continual`)."""
 
     def __init__(
         self,
-        width: int = 56,
+        width: int = 48,
         layers: int = 2,
         d_state: int = 16,
         stride: int = 2,
         expand: int = 2,
-        summary: bool = True,
-        dropout: float = 0.0,
+        summary: int = 96,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        self.width, self.stride, self.reads_flat = width, stride, summary
-        self.decoded = (4 if summary else 3) * width
+        self.width, self.stride, self.reads_flat = width, stride, summary > 0
+        self.decoded = 3 * width + summary
         """Width of what `forward` returns."""
         self.embedding = PrimitiveEmbedding(width)
         self.join = nn.Linear(stride * width, width)
         self.blocks = nn.ModuleList(MambaBlock(width, d_state=d_state, expand=expand) for _ in range(layers))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
         self.last = nn.LayerNorm(width)
-        self.summary = nn.Sequential(nn.Linear(D, width), nn.SiLU()) if summary else None
-        self.head = nn.Sequential(nn.Dropout(dropout), nn.Linear(self.decoded, width), nn.SiLU(), nn.Linear(width, 1))
+        self.summary = Summary(summary, dropout) if summary else None
+        self.head = nn.Sequential(nn.Dropout(dropout), nn.Linear(self.decoded, 64), nn.SiLU(), nn.Linear(64, 1))
 
     def hidden(self, batch: Batch, lateral: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
         """The pooled state of the joined primitives and of each block, and the last block's last state: layers + 2 of (B, width).
@@ -96,10 +108,7 @@ class MambaNetwork(nn.Module):
         parts = [self.last(states[-2]), self.last(states[-1]), self.last(states[0])]
         if self.summary is not None:
             assert batch.flat is not None
-            flat = (batch.flat * (1 / 4)).clamp(-6, 6)
-            parts.append(
-                self.summary(torch.cat([flat[:, : _EXTENTS.start], torch.zeros_like(flat[:, _EXTENTS]), flat[:, _EXTENTS.stop :]], 1))
-            )
+            parts.append(self.summary(batch.flat))
         return torch.cat(parts, dim=1)
 
     def forward(self, batch: Batch, lateral: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
@@ -123,10 +132,11 @@ class MambaNetwork(nn.Module):
 
 class Mamba(NeuralModel):
     name = "mamba"
+    learning_rate = 5e-3
 
     def __init__(
-        self, seed: int = 0, width: int = 56, layers: int = 2, d_state: int = 16, stride: int = 2, expand: int = 2, summary: bool = True,
-        dropout: float = 0.0,
+        self, seed: int = 0, width: int = 48, layers: int = 2, d_state: int = 16, stride: int = 2, expand: int = 2, summary: int = 96,
+        dropout: float = 0.1,
     ) -> None:  # fmt: skip
         super().__init__(
             seed=seed, width=width, layers=layers, d_state=d_state, stride=stride, expand=expand, summary=summary, dropout=dropout

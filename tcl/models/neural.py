@@ -44,6 +44,29 @@ class Batch:
         return torch.arange(self.kind.shape[1], device=self.kind.device) < self.length[:, None]
 
 
+class Standardise(nn.Module):
+    """(B, D) features less the mean and over the spread of the first data that the network was trained on; 0 before.
+
+    Not a batch norm: a network that goes on to another platform, or that an earlier one is distilled into, keeps its yardstick.
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.statistics: torch.Tensor
+        self.register_buffer("statistics", torch.zeros(2, features))  # mean; 1 / spread
+
+    def fit(self, features: np.ndarray) -> None:
+        """features: float32 (n, D). Does nothing the second time."""
+        if self.statistics[1].any():
+            return
+        mean, spread = features.mean(0, dtype=np.float64), features.std(0, dtype=np.float64)
+        scale = np.where(spread > 1e-6, 1 / np.maximum(spread, 1e-3), 0.0)  # what never varied tells nothing yet
+        self.statistics.copy_(torch.from_numpy(np.stack([mean, scale]).astype(np.float32)))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return ((features - self.statistics[0]) * self.statistics[1]).clamp(-6, 6)
+
+
 class NeuralModel(CostModel):
     """A cost model whose score is `head(network(batch))`; subclasses build the network.
 
@@ -53,6 +76,8 @@ class NeuralModel(CostModel):
 
     batch_size = 1024
     """Programs a batch of prediction."""
+    learning_rate = 2e-3
+    """Peak rate of training where the trainer names none; chosen on validation parts."""
 
     def __init__(self, seed: int = 0, **settings: Any) -> None:
         super().__init__(seed=seed, **settings)

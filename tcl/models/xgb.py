@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tcl.errors import UserError
-from tcl.models.base import CostModel, Examples, Inputs, Trainer, checked
+from tcl.models.base import CostModel, Examples, Inputs, Trainer, checked, choice_score
 
 
 class XGB(CostModel):
@@ -31,24 +31,27 @@ class XGB(CostModel):
         settings = self.settings
         rank = settings["objective"] == "rank"
         matrix = self._matrix(train, rank)
-        evals = [(self._matrix(valid, rank), "valid")] if valid is not None and len(valid) else []
+        watched = valid if valid is not None and len(valid) else None
+        callbacks = [_Watch(trainer, settings["trees"])]
+        if watched is not None:
+            # The number of trees is chosen as a network's epoch is: the error of the labels says little about ranks.
+            callbacks.append(
+                xgboost.callback.EarlyStopping(rounds=settings["patience"], metric_name="score", maximize=True, save_best=True)
+            )
         self.booster = xgboost.train(
             {
                 "objective": "rank:pairwise" if rank else "reg:squarederror", "max_depth": settings["depth"],
                 "eta": settings["learning_rate"],
                 "subsample": 0.8, "colsample_bytree": 0.8, "min_child_weight": 2, "seed": trainer.seed, "nthread": 2,
-                "eval_metric": "ndcg@8" if rank else "rmse", "tree_method": "hist",
+                "disable_default_eval_metric": True, "tree_method": "hist",
             },
             matrix,
             settings["trees"],
-            evals=evals,
-            early_stopping_rounds=settings["patience"] if evals else None,
+            evals=[(self._matrix(watched, False), "valid")] if watched is not None else [],
+            custom_metric=lambda scores, _: ("score", choice_score(watched.truth.evaluate(scores)) if watched is not None else 0.0),
             verbose_eval=False,
-            callbacks=[_Watch(trainer, settings["trees"])],
+            callbacks=callbacks,
         )  # fmt: skip
-        best = getattr(self.booster, "best_iteration", None)
-        if best is not None and evals:
-            self.booster = self.booster[: best + 1]
         return {"epochs": self.booster.num_boosted_rounds()}
 
     def predict(self, inputs: Inputs) -> np.ndarray:

@@ -22,8 +22,8 @@ from torch import nn
 from tcl.errors import UserError
 from tcl.files import load_tensors, write_json
 from tcl.machine import busy
-from tcl.models.base import Examples, checked
-from tcl.models.neural import Batch, NeuralModel
+from tcl.models.base import Examples, checked, choice_score
+from tcl.models.neural import Batch, NeuralModel, Standardise
 from tcl.progress import Progress, Stopped
 from tcl.training.losses import across, loss_named
 
@@ -34,8 +34,9 @@ class Trainer:
 
     epochs, patience: at most so many; stop when the validation score has not risen for so many. lists, list_size: a step sees
     `lists` lists of at most `list_size` programs of one assignment each. loss: see `tcl.training.losses`; `compare_across`
-    makes a step's lists one. average: weights are averaged over steps with this decay (0: not), which makes the choice of the
-    single best program less of a gamble. checkpoint: a folder to resume from and save to after each epoch. device: "auto", "cpu", "cuda".
+    makes a step's lists one. learning_rate: None takes the model's own. average: weights are averaged over steps with this decay
+    (0: not), which makes the choice of the single best program less of a gamble. checkpoint: a folder to resume from and save to
+    after each epoch. device: "auto", "cpu", "cuda".
     """
 
     seed: int = 0
@@ -43,8 +44,8 @@ class Trainer:
     patience: int = 6
     lists: int = 4
     list_size: int = 32
-    learning_rate: float = 2e-3
-    weight_decay: float = 0.01
+    learning_rate: float | None = None
+    weight_decay: float = 0.1
     loss: str = "pairwise"
     compare_across: bool = False
     clip: float = 1.0
@@ -75,7 +76,11 @@ class Scored(nn.Module):
 class _Run:
     def __init__(self, how: Trainer, model: NeuralModel, train: Examples, valid: Examples | None, rank: int, world: int) -> None:
         self.how, self.model, self.train_set, self.valid, self.rank, self.world = how, model, train, valid, rank, world
+        for part in model.network.modules():
+            if isinstance(part, Standardise):
+                part.fit(train.inputs.flat)
         model.to(_device(how.device, rank))
+        self.rate = how.learning_rate or model.learning_rate
         self.module: nn.Module = Scored(model.network)
         if world > 1:
             self.module = nn.parallel.DistributedDataParallel(self.module, find_unused_parameters=True)
@@ -84,7 +89,7 @@ class _Run:
         decayed = [p for p in model.network.parameters() if p.ndim >= 2]
         others = [p for p in model.network.parameters() if p.ndim < 2]
         self.optimizer = torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": how.weight_decay}, {"params": others, "weight_decay": 0.0}], lr=how.learning_rate
+            [{"params": decayed, "weight_decay": how.weight_decay}, {"params": others, "weight_decay": 0.0}], lr=self.rate, fused=True
         )
         self.of = _rows_by_assignment(train)
         self.history: list[dict[str, Any]] = []
@@ -92,6 +97,7 @@ class _Run:
         self.best_epoch = -1
         self.best_weights = _copy(model.network)
         self.average = _copy(model.network)
+        self.floats = [k for k, v in self.average.items() if v.dtype.is_floating_point]
         self.updates = 0
         self.seconds = 0.0
 
@@ -189,11 +195,10 @@ class _Run:
             return
         self.updates += 1
         decay = min(self.how.average, self.updates / (self.updates + 10))  # the first steps are soon forgotten
-        for name, value in self.model.network.state_dict().items():
-            if value.dtype.is_floating_point:
-                self.average[name].lerp_(value, 1 - decay)
-            else:
-                self.average[name].copy_(value)
+        now = self.model.network.state_dict()
+        torch._foreach_lerp_([self.average[k] for k in self.floats], [now[k] for k in self.floats], 1 - decay)
+        for name in now.keys() - set(self.floats):
+            self.average[name].copy_(now[name])
 
     def _agree(self) -> None:
         """Gradients were averaged over the processes; running statistics were not: all take the first one's."""
@@ -208,7 +213,7 @@ class _Run:
         done = at / self.how.epochs
         factor = min(1.0, 0.1 + at) * (0.05 + 0.95 * (1 + math.cos(math.pi * done)) / 2)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.how.learning_rate * factor
+            group["lr"] = self.rate * factor
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
@@ -283,11 +288,10 @@ class _Run:
 
 
 def _scores(model: NeuralModel, valid: Examples) -> dict[str, float]:
-    """What the validation part says. valid_score chooses the epoch: a few tasks' top-1 is noisy, so the other metrics have a say."""
+    """What the validation part says; valid_score chooses the epoch."""
     found = valid.truth.evaluate(model.predict(valid.inputs))
     names = ("top1", "top5", "top1_mean", "top5_mean", "pairwise", "spearman")
-    score = np.nanmean([found["top1_mean"], found["top5_mean"], found["pairwise"]]) if np.isfinite(found["pairwise"]) else 0.0
-    return {**{f"valid_{n}": found[n] for n in names}, "valid_score": float(score)}
+    return {**{f"valid_{n}": found[n] for n in names}, "valid_score": choice_score(found)}
 
 
 def _rows_by_assignment(examples: Examples) -> list[np.ndarray]:
