@@ -132,7 +132,7 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
     one = None if platform == "all" else [platform]
     choice = Choice("task", seed, one, operators, None, how["fraction"], how["per_assignment"])
     made = make(model, **({} if model == "xgb" else {"seed": seed}), **how["settings"])
-    trainer = Trainer(seed=seed, epochs=how["epochs"], progress=progress)
+    trainer = Trainer(seed=seed, epochs=how["epochs"], patience=how["epochs"], progress=progress)
     trained, result = train(dataset, made, trainer, choice)
     speed = _programs_per_second(trained, dataset, choice)
     return {

@@ -41,7 +41,7 @@ class Trainer:
 
     seed: int = 0
     epochs: int = 20
-    patience: int = 6
+    patience: int = 10
     lists: int = 4
     list_size: int = 32
     learning_rate: float | None = None
