@@ -90,7 +90,11 @@ def show(name: str, request: Request, version: str) -> Shown:
             first = replace(request, platform="")
             words = "Models of the other platforms have not been asked yet. Until then: by structure alone."
             return Shown(name, _now(first, version), request, words, judging(request), whole)
-        return _thin(name, request, _now(request, version, str(judged)), whole)
+        shown = _thin(name, request, _now(request, version, str(judged)), whole)
+        if (_answer(str(judged), judged.stat().st_mtime_ns)[0].judged or (None, None))[1] is None and "uncertainty" in sampler.judges_by:
+            words = "Fewer than two other platforms were measured: there is nobody to disagree, so U falls away."
+            return replace(shown, missing=f"{words} {shown.missing}".strip())
+        return shown
     return _thin(name, request, _now(request, version), whole)
 
 
@@ -102,7 +106,6 @@ def _thin(name: str, request: Request, sampled: Sampled, whole: int) -> Shown:
 
 
 def _saved(name: str, request: Request, version: str) -> Shown:
-    path = str(request.data)
     pool = pool_of(replace(request, rounds=1, embedding=FEATURES), version)
     selection, about = load_selection(Dataset.open(request.data), name.removeprefix(SAVED))
     programs = pool.programs
@@ -164,7 +167,7 @@ def _picked(key: str, version: str, judged: str, _request: Callable[[], Request]
     return select(request, prepared=pool, cold=_judgement(judged, pool.programs) if judged else None)
 
 
-def _judgement(file: str, programs: pd.DataFrame) -> Judgement | None:
+def _judgement(file: str, programs: pd.DataFrame) -> Judgement:
     sampled, _ = read_scores(Path(file))
     if sampled.judged is None:
         return None, None

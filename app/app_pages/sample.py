@@ -140,6 +140,8 @@ def panel(side: int, shown: Shown, rounds_shown: int | None, everything: bool) -
     )  # fmt: skip
     picked = int((here & (frame["round"] >= 0)).sum())
     words = f"{picked:,} picked of {int(here.sum()):,} shown here" if scope != "all" else f"{picked:,} picked of {len(frame):,}"
+    if shown.thinned:
+        words += f" (a random part of {shown.of:,})"
     if drawn < here.sum():
         words += f" · showing {drawn:,} of {int(here.sum()):,}"
     if color != "round" and not np.isfinite(frame.loc[frame["round"] >= 0, color]).any():
@@ -192,6 +194,15 @@ def why_panel(sides: list[Shown]) -> None:
         show_programs(path, version, [identity])
 
 
+def save(name: str, picked: pd.DataFrame, request: Request) -> None:
+    about = {"sampler": request.sampler, "budget": request.budget, "seed": request.seed, "by": "Sample page"}
+    try:
+        save_selection(dataset, name, picked, about)
+        st.toast(f"Saved as {name}.", icon=":material/check:")
+    except OSError as error:
+        st.toast(f"It cannot be saved in {path}: {error.strerror}.", icon=":material/error:")
+
+
 def export(shown: Shown) -> None:
     """The selection as a plan, as a stored selection, as measurements."""
     if shown.sampled is None or not len(shown.sampled.picked()):
@@ -211,16 +222,11 @@ def export(shown: Shown) -> None:
             st.caption("Letters, digits, '.', '_' and '-', please.")
             return
         st.download_button("Download the plan", plan_text(picked), f"{name}.csv", "text/csv", icon=":material/download:")
-        if st.button(
-            "Save as a selection", icon=":material/bookmark_add:", help="Kept in the dataset; Explore and this page then offer it"
-        ):
-            try:
-                save_selection(
-                    dataset, name, picked, {"sampler": shown.request.sampler, "budget": shown.request.budget, "by": "Sample page"}
-                )
-                st.toast(f"Saved as {name}.", icon=":material/check:")
-            except OSError as error:
-                raise UserError(f"The selection cannot be saved in {path}: {error.strerror}.") from None
+        if not saved:
+            st.button(
+                "Save as a selection", icon=":material/bookmark_add:", on_click=save, args=(name, picked, shown.request),
+                help="Kept in the dataset; Explore and this page then offer it",
+            )  # fmt: skip
         compilable = set(dataset.tasks().loc[lambda t: t["format"] == "metaschedule", "task"])
         profile = st.selectbox("on", available_profiles()[::-1], key="collect-target", width=130)
         able = bool(picked["task"].isin(compilable).all())

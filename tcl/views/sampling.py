@@ -167,7 +167,7 @@ def why(frame: pd.DataFrame, space: np.ndarray, row: int, sampler: str, latency_
         if known[rows == row].any():
             rank = f"{1 + int((values[known] > mine[column]).sum())} of {known.sum()}"
             only = not (known & (rounds < 0)).any() and (rounds < 0).any()  # a stored selection keeps the scores of its picks
-            scores.append({"score": COLORS[column], "value": float(mine[column]), "rank": rank + " picked" * only})
+            scores.append({"score": COLORS[column], "value": float(mine[column]), "rank": f"{rank} picked" if only else rank})
     part = space[rows]
     scale = float(np.linalg.norm(part - part.mean(axis=0), axis=1).mean())
     gap = np.linalg.norm(part - space[row], axis=1) / scale if scale > 0 else np.zeros(len(rows))

@@ -48,6 +48,23 @@ def test_every_assignment_gets_a_program_when_the_budget_allows(sampler, model):
     assert len(np.unique(pool.assignment[sampler.query(pool, 60, seed=2)[: len(SIZES)]])) == len(SIZES)
 
 
+@pytest.mark.parametrize("model", [False, True])
+def test_every_assignment_gets_its_share(sampler, model):
+    """Proportional to its programs, and at least one; CDMPP's clusters go over all assignments, so it owes only the one."""
+    pool = make_pool(model=model)
+    counts = np.bincount(pool.assignment[sampler.query(pool, 57, seed=6)], minlength=32)[3::7]
+    if sampler.name == "cdmpp":
+        assert (counts >= 1).all()
+    else:
+        np.testing.assert_allclose(counts, np.array(SIZES) / 3, atol=1.0)
+
+
+def test_another_seed_gives_another_answer(sampler):
+    """Without a model each of them leaves something to chance: a benchmark's seeds are then independent repeats."""
+    pool = make_pool()
+    assert any(set(sampler.query(pool, 30, seed=0)) != set(sampler.query(pool, 30, seed=s)) for s in (1, 2, 3))
+
+
 def test_a_budget_below_the_number_of_assignments_gives_none_two(sampler):
     pool = make_pool()
     assert len(np.unique(pool.assignment[sampler.query(pool, 3, seed=0)])) == 3
