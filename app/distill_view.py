@@ -21,6 +21,8 @@ from tcl.views.continual import KnowledgeBaseFiles, mean_sd
 
 VIEWS = ("Slices", "Transfer", "Maps", "Size and data")
 MARKED = 20
+LOST = 0.005
+"""Drops in top-1 up to this are not worth a word."""
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
@@ -61,6 +63,7 @@ def knowledge_base(folder: Path, job: Job | None) -> None:
             st.info("Reading programs and choosing those to learn from…", icon=":material/hourglass_empty:")
         return
     _numbers(files)
+    _worst(files)
     _said(files)
     r = continual.matrix(files.names, [h.get("row", {}) for h in history])
     st.markdown("**Top-1 on each platform's test tasks** after each platform was learned")
@@ -109,6 +112,18 @@ def _numbers(files: KnowledgeBaseFiles) -> None:
         st.metric("Size", f"{whole:.2f} MB", width="content", help="Knowledge base and active column; the same for any number of platforms")
 
 
+def _worst(files: KnowledgeBaseFiles) -> None:
+    """Which slice and task lost most, in words."""
+    slice_, task = files.summary.get("worst_slice", {}), files.summary.get("worst_task", {})
+    said = []
+    if (slice_.get("drop") or 0) > LOST:
+        said.append(f"worst operator: **{slice_['operator']} on {slice_['platform']}** lost {slice_['drop']:.3f}")
+    if (task.get("drop") or 0) > LOST:
+        said.append(f"worst task: **{files.task(task['task'])['name']} on {task['platform']}** lost {task['drop']:.3f}")
+    if len(files.history) > 1:
+        st.markdown(" · ".join(said) or f"No operator and no task of an earlier platform lost more than {LOST:g} top-1.")
+
+
 def _said(files: KnowledgeBaseFiles) -> None:
     """Warnings of the run, and those that its measurements give."""
     frame = continual.pairs(files.names, files.about.get("agreement", []), files.history)
@@ -127,8 +142,8 @@ def _slices(files: KnowledgeBaseFiles) -> None:
     if frame.empty:
         st.caption("No test task of an earlier platform has a score.")
         return
-    lost = int((frame["drop"] > 0.005).sum())
-    st.markdown(f"**By task**: {lost} of {len(frame)} (platform, task) lost more than 0.005, the worst first")
+    lost = int((frame["drop"] > LOST).sum())
+    st.markdown(f"**By task**: {lost} of {len(frame)} (platform, task) lost more than {LOST:g}, the worst first")
     rows = frame.assign(
         task=[files.task(t)["name"] for t in frame["slice"]], operator=[files.task(t)["operator"] for t in frame["slice"]]
     )  # fmt: skip
@@ -300,13 +315,19 @@ def benchmark(results: Mapping[str, Mapping[str, Any]]) -> None:
         rows = agreement[columns].assign(
             verdict=[continual.verdict(s, g) for s, g in zip(agreement["spearman"], agreement["gained"], strict=True)]
         )
-        st.dataframe(rows, hide_index=True, alt="Agreement and transfer of platform pairs",
-                     column_config={c: st.column_config.NumberColumn(format="%.3f") for c in ("spearman", "gained")})  # fmt: skip
+        st.dataframe(
+            rows, hide_index=True, alt="Agreement and transfer of platform pairs",
+            column_config={
+                "shared_programs": st.column_config.NumberColumn("shared programs", format="localized"),
+                "spearman": st.column_config.NumberColumn("rho", format="%.2f"), "gained": st.column_config.NumberColumn(format="%+.3f"),
+            },
+        )  # fmt: skip
     st.caption(
         f"{about.get('data', '')}: {len(orders)} orders, {len(seeds)} seeds; {machine.get('processor', '')}, {machine.get('cores', '')} "
         f"cores, {machine.get('date', '')}"
     )
-    reproduce("bench", "continual")
+    data = about.get("data", "built-in")
+    reproduce("bench", "continual", *(["--set", f"data={data}"] if data != "built-in" else []))
 
 
 def _signed(value: float | None) -> str:

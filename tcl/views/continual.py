@@ -142,7 +142,7 @@ def slices_figure(history: Sequence[Mapping[str, Any]]) -> go.Figure:
     figure = go.Figure(
         go.Heatmap(
             z=z, x=operators, y=names, text=text, texttemplate="%{text}", zmin=-0.2, zmax=0.2, xgap=2, ygap=2, hoverongaps=False,
-            colorscale=[[0, palette.FAILED], [0.5, "rgba(128,128,128,.15)"], [1, palette.CATEGORIES[0]]],
+            colorscale=[[0, palette.FAILED], [0.5, "#b9bcc0"], [1, palette.CATEGORIES[0]]],
             colorbar={"thickness": 10, "title": {"text": "change"}, "outlinewidth": 0, "tickformat": "+.1f"},
             hovertemplate="%{y}, %{x}: change %{z:+.3f}<extra></extra>",
         )
@@ -341,8 +341,8 @@ def bench_table(result: Mapping[str, Any]) -> pd.DataFrame:
         row: dict[str, Any] = {"method": line["method"]}
         for key, title in BENCH_COLUMNS.items():
             row[title] = mean_sd(line.get(key), line.get(f"{key}_sd"))
-        row |= {"worst slice": mean_sd(line.get("worst_slice")), "where": line.get("worst_where", ""), "MB": line.get("size_mb")}
-        rows.append(row | {"runs": line.get("rows")})
+        row |= {"worst slice": mean_sd(line.get("worst_slice")), "MB": line.get("size_mb"), "runs": line.get("rows")}
+        rows.append(row | {"worst slice is": line.get("worst_where", "")})
     return pd.DataFrame(rows)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tcl.jobs.store import DONE, all_jobs
+from tcl.jobs.store import ALIVE, DONE, all_jobs
 from tcl.views import continual
 from tests.continual.conftest import write
 from tests.jobs.conftest import until
@@ -91,6 +91,7 @@ def test_kinds_are_mixed_only_when_asked(page, tmp_path):
     assert "--mixed" in words(at)
 
 
+@pytest.mark.timeout(400)
 def test_a_run_from_the_button_to_its_slices(page, tmp_path):
     """A real job, started on the page; then every view of what it left, and the next platform offered."""
     data = write(tmp_path / "data", programs=12)
@@ -101,13 +102,17 @@ def test_a_run_from_the_button_to_its_slices(page, tmp_path):
     start_button(at).click().run()
     job = all_jobs()[0]
     assert "Distill a100 → b200" in job.about["title"]
-    until(lambda: job.state == DONE, 120)
+    try:
+        until(lambda: job.state == DONE, 270)  # some 15 s of work, but a crowded machine
+    finally:
+        if job.state in ALIVE:
+            job.cancel()
     at.run()
     assert not at.exception, at.exception
     folder = tmp_path / "workspace" / "models" / "knowledge-base"
     assert continual.read(folder).names == ["a100", "b200"]
     assert {m.label for m in at.metric} >= {"Average top-1", "Forgetting", "Worst slice", "Size"}
-    assert "By task" in words(at)
+    assert "By task" in words(at) and "No operator and no task" in words(at)
     for view, said in (("Transfer", "rank agreement"), ("Maps", "moved"), ("Size and data", "no program of the past")):
         at.segmented_control(key="view-knowledge-base").set_value(view).run()
         assert not at.exception, (view, at.exception)
