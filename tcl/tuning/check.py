@@ -5,6 +5,7 @@ Two independent answers: the unscheduled task shares TVM's definition but not th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +19,16 @@ TOLERANCE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The largest errors relative to the largest expected value; `pytorch` is None where the task is no single operator."""
+    """The largest errors relative to the largest expected value; `pytorch` is None where the task is no single operator. NaN where
+    a comparison could not be made at all: then nothing is known about the program."""
 
     unscheduled: float
     pytorch: float | None = None
     detail: str = ""
+
+    @property
+    def known(self) -> bool:
+        return not (math.isnan(self.unscheduled) or (self.pytorch is not None and math.isnan(self.pytorch)))
 
     @property
     def correct(self) -> bool:
@@ -39,9 +45,9 @@ def check(measurer: Measurer, platform: Platform, task: Task, program: Program, 
     if not spec or not unscheduled <= TOLERANCE:
         return Check(unscheduled)
     try:
-        return Check(unscheduled, call(_against_pytorch, spec, task, program, platform.target, threads=measurer.threads, timeout_s=120.0))
-    except ProcessFailed as failure:
-        return Check(unscheduled, float("inf"), str(failure))
+        return Check(unscheduled, call(_against_pytorch, spec, task, program, platform.target, threads=measurer.threads, timeout_s=300.0))
+    except ProcessFailed as failure:  # it ran before, so the fault is the comparison's
+        return Check(unscheduled, math.nan, str(failure))
 
 
 def _against_pytorch(spec: str, task: Task, program: Program, target: str) -> float:

@@ -22,14 +22,15 @@ DATABASE = ("database_workload.json", "database_tuning_record.json")
 """The names that TVM's `JSONDatabase(work_dir=…)` looks for."""
 
 
-def export_task(folder: Path, spec: str, task: Task, trial: Trial, platform: Platform) -> dict[str, Any]:
-    """Export the best program of a single operator. Returns what was written; `library` is None without a C compiler."""
+def export_task(folder: Path, spec: str, task: Task, trial: Trial, platform: Platform, cc: str = "") -> dict[str, Any]:
+    """Export the best program of a single operator. Returns what was written; `library` is None without a C compiler. `cc`: the
+    compiler that links, "" for this machine's."""
     folder.mkdir(parents=True, exist_ok=True)
     write_database(folder, [(task, trial)], platform)
     library = None
-    if has_linker():
+    if cc or has_linker():
         library = folder / "kernel.so"
-        _kernel_library(task, trial, platform, library)
+        _kernel_library(task, trial, platform, library, cc)
         _operator_examples(spec, folder)
         (folder / "run.py").write_text(_snippet(spec, _KERNEL, library.name))
     return _written(folder, library)
@@ -78,7 +79,7 @@ def has_linker() -> bool:
     return any(shutil.which(name) for name in ("cc", "gcc", "clang", "c++", "g++"))
 
 
-def _kernel_library(task: Task, trial: Trial, platform: Platform, path: Path) -> None:
+def _kernel_library(task: Task, trial: Trial, platform: Platform, path: Path, cc: str) -> None:
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
@@ -88,7 +89,7 @@ def _kernel_library(task: Task, trial: Trial, platform: Platform, path: Path) ->
     mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(apply(task, trial.program, target))
     draft = path.with_name(f".draft-{path.name}")
     try:
-        tvm.tirx.build(mod, tvm.target.Target(target)).export_library(str(draft))
+        tvm.tirx.build(mod, tvm.target.Target(target)).export_library(str(draft), **({"cc": cc} if cc else {}))
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -36,6 +36,7 @@ from typing import Any
 from tcl.errors import UserError
 from tcl.machine import quiet
 from tcl.programs.types import Measurement, Platform, Program, Task, format_id
+from tcl.tuning.cuda import missing
 from tcl.tuning.targets import this_machine
 from tcl.tuning.worker import REFERENCE, receive, send
 
@@ -63,7 +64,7 @@ class MeasureStats:
     restarts: int = 0
 
 
-class _Died(Exception):
+class Died(Exception):
     """The worker ended or was killed while it worked on a request. `stalled`: killed over time though it hardly computed."""
 
     def __init__(self, kind: str, detail: str, stalled: bool = False) -> None:
@@ -72,10 +73,10 @@ class _Died(Exception):
         self.stalled = stalled
 
 
-class _Process:
+class WorkerProcess:
     """A worker process and the tasks it knows."""
 
-    def __init__(self, threads: int, memory_bytes: int) -> None:
+    def __init__(self, threads: int, memory_bytes: int, module: str = "tcl.tuning.worker") -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the process)
         package_root = str(Path(__file__).resolve().parents[2])
         environment = os.environ | {
@@ -86,7 +87,7 @@ class _Process:
             "TCL_WORKER_MEMORY": str(memory_bytes),
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tcl.tuning.worker"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=environment,
         )  # fmt: skip
         self.tasks: set[str] = set()
@@ -108,8 +109,14 @@ class _Process:
         with contextlib.suppress(OSError):  # it died since its last answer; the next `answer` says how
             send(self.process.stdin, message)
 
+    def answered(self, seconds: float) -> bool:
+        """Whether an answer is there, or comes within so many seconds."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            return bool(selector.select(seconds))
+
     def answer(self, deadline: float, kind: str) -> dict[str, Any]:
-        """The next answer; `kind` is what a crash counts as. Raises _Died."""
+        """The next answer; `kind` is what a crash counts as. Raises Died."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             limit = max(deadline - self._asked, 0.0)
@@ -120,14 +127,14 @@ class _Process:
                     continue
                 self.kill()
                 timeout = kind.replace("error", "timeout") if kind != "unknown_error" else kind
-                raise _Died(timeout, f"killed after {waited:.1f} s", stalled=used < 0.6 * waited)
+                raise Died(timeout, f"killed after {waited:.1f} s", stalled=used < 0.6 * waited)
         message = receive(self.process.stdout)
         if message is None:
             code = self.process.wait()
             tail = self._stderr_tail()
             name = signal.Signals(-code).name if code < 0 else f"status {code}"
             memory = "bad_alloc" in tail or "MemoryError" in tail or "Cannot allocate" in tail
-            raise _Died("out_of_memory" if memory else kind, f"the process ended with {name}")
+            raise Died("out_of_memory" if memory else kind, f"the process ended with {name}")
         return message
 
     def call(self, deadline_s: float, kind: str, **message: Any) -> dict[str, Any]:
@@ -176,6 +183,7 @@ class Measurer:
         cutoff: a candidate this many times slower than the task's best so far gets one repeat only.
         budget_s: no further repeat starts when a candidate has run this long.
         build_timeout_s, run_timeout_s: a candidate that takes longer is killed.
+        check_timeout_s: for a check of its output, the unscheduled task's run included.
         memory_bytes: address space a worker may take beyond what TVM itself maps.
     """
 
@@ -190,12 +198,13 @@ class Measurer:
         budget_s: float = 0.15,
         build_timeout_s: float = 5.0,
         run_timeout_s: float = 5.0,
+        check_timeout_s: float = 60.0,
         memory_bytes: int | None = None,
     ) -> None:
         machine = this_machine()
         self.threads = threads or machine.cores
         self.repeats, self.repeat_s, self.cutoff, self.budget_s = repeats, repeat_s, cutoff, budget_s
-        self.build_timeout_s, self.run_timeout_s = build_timeout_s, run_timeout_s
+        self.build_timeout_s, self.run_timeout_s, self.check_timeout_s = build_timeout_s, run_timeout_s, check_timeout_s
         count = workers or machine.cores
         self.memory_bytes = memory_bytes or max(2 << 30, machine.memory_bytes // (2 * count))
         self.stats = MeasureStats()
@@ -203,7 +212,7 @@ class Measurer:
         """(platform, task) -> the lowest latency seen, seconds; seed it when resuming, so that the cut-off works at once."""
         self.reference_s: list[float] = []
         """Every latency of the reference program, in the order of measuring."""
-        self._workers = [_Process(self.threads, self.memory_bytes) for _ in range(count)]
+        self._workers = [WorkerProcess(self.threads, self.memory_bytes) for _ in range(count)]
         self._reference_task: tuple[str, str] | None = None
         self._suspects: set[int] = set()
 
@@ -223,8 +232,8 @@ class Measurer:
 
         Returns one measurement a program, in their order: up to `repeats` costs, or the kind of failure.
         """
-        if platform.kind != "cpu":
-            raise UserError(f"{platform.name} cannot be measured here: programs run on this machine's CPU only.")
+        if platform.kind != "cpu" and (why := missing(json.loads(platform.target))):
+            raise UserError(f"{platform.name} cannot be measured: {why}")
         found: dict[int, dict[str, Any]] = {}
         begin = time.monotonic()
         with quiet():
@@ -244,25 +253,29 @@ class Measurer:
         return measurements
 
     def check(self, platform: Platform, task: Task, program: Program) -> float:
-        """The largest error of the program's output against the unscheduled task's, relative to the largest expected
-        value; infinity when it cannot be built or run."""
+        """The largest error of the program's output against the unscheduled task's, relative to the largest expected value;
+        infinity when it cannot be built or run, NaN when that could not be told: the time ran out, twice."""
         with quiet():
-            worker = self._workers[0]
-            try:
-                self._prepare(worker, task)
-                key, task_id = format_id(program.id), format_id(task.id)
-                built = worker.call(
-                    self.build_timeout_s, "build_error",
-                    do="build", task=task_id, target=platform.target, key=key, schedule=program.schedule,
-                )  # fmt: skip
-                if "failed" in built:
-                    return float("inf")
-                # the unscheduled program is slow: seconds for a large convolution
-                answer = worker.call(self.run_timeout_s + 60.0, "run_error", do="check", task=task_id, target=platform.target, key=key)
-                return float(answer.get("error", "inf"))
-            except _Died:
-                self._restart(worker)
-                return float("inf")
+            for _ in range(2):
+                worker = self._workers[0]
+                try:
+                    return self._check(worker, platform, task, program)
+                except Died as death:
+                    self._restart(worker)
+                    outcome = float("nan") if death.kind.endswith("timeout") or death.kind == "unknown_error" else float("inf")
+            return outcome
+
+    def _check(self, worker: WorkerProcess, platform: Platform, task: Task, program: Program) -> float:
+        self._prepare(worker, task)
+        key, task_id = format_id(program.id), format_id(task.id)
+        built = worker.call(
+            self.build_timeout_s, "build_error", do="build", task=task_id, target=platform.target, key=key, schedule=program.schedule
+        )
+        if "failed" in built:
+            return float("inf")
+        # the unscheduled program is slow: seconds for a large convolution
+        answer = worker.call(self.check_timeout_s, "run_error", do="check", task=task_id, target=platform.target, key=key)
+        return float(answer.get("error", "inf"))
 
     # -- one batch -----------------------------------------------------------------------------------------------------
 
@@ -305,7 +318,7 @@ class Measurer:
                 program, worker.current = worker.current, None
                 try:
                     answer = worker.answer(worker.deadline, "build_error")
-                except _Died as death:
+                except Died as death:
                     if self._is_convicted(program, death):
                         found[program.id] = {"failed": death.kind, "detail": str(death)}
                     else:
@@ -319,7 +332,7 @@ class Measurer:
                     worker.built.append(program)
         self.stats.build_s += time.monotonic() - begin
 
-    def _first_to_answer(self) -> list[_Process]:
+    def _first_to_answer(self) -> list[WorkerProcess]:
         """The busy workers that have answered, or are over their time limit."""
         busy = [w for w in self._workers if w.current is not None]
         with selectors.DefaultSelector() as selector:
@@ -343,7 +356,7 @@ class Measurer:
                         do="run", task=format_id(task.id), key=format_id(program.id), repeats=self.repeats,
                         repeat_s=self.repeat_s, best_s=self.best.get(place, 0.0), cutoff=self.cutoff, budget_s=self.budget_s,
                     )  # fmt: skip
-                except _Died as death:
+                except Died as death:
                     if self._is_convicted(program, death):
                         found[program.id] = {"failed": death.kind, "detail": str(death)}
                     self._restart(worker)
@@ -353,7 +366,7 @@ class Measurer:
                     self.best[place] = min(self.best.get(place, float("inf")), statistics.median(answer["costs"]))
         self.stats.run_s += time.monotonic() - begin
 
-    def _is_convicted(self, program: Program, death: _Died) -> bool:
+    def _is_convicted(self, program: Program, death: Died) -> bool:
         """Whether the program is to blame. A worker that ran out of time while it computed is proof; anything else must
         happen twice, for the first time may have been bad luck (a stalled machine, another process that took the memory)."""
         if program.id in self._suspects or (death.kind.endswith("timeout") and not death.stalled):
@@ -377,7 +390,7 @@ class Measurer:
                 )  # fmt: skip
                 self.reference_s.append(statistics.median(answer["costs"]))
                 return self.reference_s[-1]
-            except _Died:
+            except Died:
                 self._restart(worker)
         raise UserError("The worker process ends as soon as it starts.", hint="Check that TVM works: python -c 'import tvm'.")
 
@@ -385,7 +398,7 @@ class Measurer:
         """The median of the last hundred; on a quiet machine single values differ from it by up to 5 %."""
         return statistics.median(self.reference_s[-100:])
 
-    def _build_reference(self, worker: _Process) -> None:
+    def _build_reference(self, worker: WorkerProcess) -> None:
         if self._reference_task is None:
             from tcl.tuning.operators import operator_task
 
@@ -396,7 +409,7 @@ class Measurer:
 
     # -- workers -------------------------------------------------------------------------------------------------------
 
-    def _prepare(self, worker: _Process, task: Task) -> None:
+    def _prepare(self, worker: WorkerProcess, task: Task) -> None:
         worker.wait_ready()
         worker.know(format_id(task.id), task.workload)
 
@@ -406,12 +419,12 @@ class Measurer:
             worker.wait_ready()
             worker.call(10.0, "unknown_error", do="forget", keep=REFERENCE)
             worker.built = []
-        except _Died:
+        except Died:
             self._restart(worker)
 
-    def _restart(self, worker: _Process) -> _Process:
+    def _restart(self, worker: WorkerProcess) -> WorkerProcess:
         self.stats.restarts += 1
         worker.close()
-        fresh = _Process(self.threads, self.memory_bytes)
+        fresh = WorkerProcess(self.threads, self.memory_bytes)
         self._workers[self._workers.index(worker)] = fresh
         return fresh

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from tcl.machine import busy, quiet
 from tcl.programs.types import format_id
 from tcl.tuning.apart import ProcessFailed
-from tcl.tuning.baseline import pytorch_network
+from tcl.tuning.baseline import rival_latencies, write_reference
 from tcl.tuning.check import TOLERANCE, largest_error
 from tcl.tuning.journal import Trial
-from tcl.tuning.model_source import model_of
+from tcl.tuning.model_source import source_of
 from tcl.tuning.network_run import NetworkRun, build_network, run_network
-from tcl.tuning.networks import import_network, lower
+from tcl.tuning.networks import lower
+from tcl.tuning.remote import RemoteMeasurer, run_network_there
 
 if TYPE_CHECKING:
     from tcl.tuning.tune import Run
@@ -33,16 +34,16 @@ def finish_network(run: Run, bests: Mapping[int, Trial]) -> dict[str, Any]:
     folder = run.journal.dataset.path / "export"
     folder.mkdir(parents=True, exist_ok=True)
     threads = run.measurer.threads
-    pytorch_s = pytorch_network(run.subject.name, folder, threads)
     with busy():
-        lowered = lower(import_network(*model_of(run.subject.name)), run.target)
+        write_reference(run.subject.name, folder, threads)
+        lowered = lower(source_of(run.subject.name).relax(), run.target)
         tuned = build_network(lowered, {task: trial.program for task, trial in bests.items()}, run.target)
-        tuned.export(folder / "network.so")
+        tuned.export(folder / "network.so", run.cc)
         plain = build_network(lowered, {}, run.target, fill=False)
-        plain.export(folder / "untuned.so")
-    outcome = _time(folder / "network.so", folder, threads)
+        plain.export(folder / "untuned.so", run.cc)
+    outcome = _time(run, folder / "network.so", folder)
     try:
-        untuned_s = statistics.median(_time(folder / "untuned.so", folder, threads, repeats=3).costs_s)
+        untuned_s = statistics.median(_time(run, folder / "untuned.so", folder, repeats=3).costs_s)
     except ProcessFailed:  # a large network's plain loop nests may take minutes
         untuned_s = math.nan
     (folder / "untuned.so").unlink()
@@ -55,7 +56,7 @@ def finish_network(run: Run, bests: Mapping[int, Trial]) -> dict[str, Any]:
         "best_latency_s": latency,
         "median_latency_s": sum(known) if len(known) == len(medians) else None,
         "untuned_latency_s": untuned_s if math.isfinite(untuned_s) else None,
-        "pytorch_latency_s": pytorch_s,
+        **rival_latencies(run.subject.name, run.rivals, threads),
         "correct": error <= TOLERANCE,
         "max_error": error,
         "latency_costs_s": list(outcome.costs_s),
@@ -83,6 +84,9 @@ def task_rows(run: Run, bests: Mapping[int, Trial]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda r: -(r["share"] or 0.0))
 
 
-def _time(library: Path, folder: Path, threads: int, repeats: int = 10) -> NetworkRun:
+def _time(run: Run, library: Path, folder: Path, repeats: int = 10) -> NetworkRun:
+    inputs = folder / "inputs.npz"
+    if isinstance(run.measurer, RemoteMeasurer):
+        return run_network_there(library, inputs, run.measurer.tracker, repeats=repeats)
     with quiet():
-        return run_network(library, folder / "inputs.npz", threads=threads, repeats=repeats, timeout_s=300.0)
+        return run_network(library, inputs, threads=run.measurer.threads, repeats=repeats, timeout_s=300.0)

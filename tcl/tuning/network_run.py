@@ -39,11 +39,11 @@ class NetworkBuild:
     default: list[str] = field(default_factory=list)  # no measured program: the first valid one of the design space
     unscheduled: list[str] = field(default_factory=list)  # nothing could be applied: the plain loop nest
 
-    def export(self, path: Path) -> None:
-        """Write the shared library, whole or not at all. It holds the weights."""
+    def export(self, path: Path, cc: str = "") -> None:
+        """Write the shared library, whole or not at all. It holds the weights. `cc`: the compiler that links, "" for this machine's."""
         draft = path.with_name(f".draft-{path.name}")
         try:
-            self.executable.export_library(str(draft))
+            self.executable.export_library(str(draft), **({"cc": cc} if cc else {}))
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)

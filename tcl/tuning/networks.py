@@ -64,9 +64,18 @@ def _bert(tokens: int, **config: Any) -> Callable[[], tuple[torch.nn.Module, tup
     return build
 
 
+def _resnext50() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    import torch
+
+    from tcl.tuning.resnext import resnext50
+
+    return resnext50(), (torch.randn(1, 3, 224, 224),)
+
+
 NETWORKS: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
     "resnet18": _resnet(embedding_size=64, hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2], layer_type="basic"),
     "resnet50": _resnet(),
+    "resnext50": _resnext50,
     "mobilenet_v2": _mobilenet_v2,
     "bert_tiny": _bert(128, hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512),
     "bert_base": _bert(128),
@@ -95,6 +104,8 @@ def torch_network(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             out = self.inner(x)
+            if isinstance(out, torch.Tensor):
+                return out
             return out.logits if "logits" in out else out.last_hidden_state
 
     return OneOutput(model).eval(), inputs

@@ -36,10 +36,13 @@ def check_name(text: str) -> None:
     if is_operator(text):
         parse(text)
     elif text not in NETWORKS:
-        if is_file(text) or Path(text).suffix == ".onnx":
+        if is_file(text):
             return check_file(text)
         if Path(text).suffix or "/" in text:
-            raise UserError(f"{text} cannot be tuned: it is no file of torch.export.save (.pt2).", hint=f"Networks: {', '.join(NETWORKS)}.")
+            raise UserError(
+                f"{text} cannot be tuned: it is neither a .pt2 file of torch.export.save nor an .onnx file.",
+                hint=f"Networks: {', '.join(NETWORKS)}.",
+            )
         close = difflib.get_close_matches(text, [*NETWORKS, *OPERATORS], n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"Networks: {', '.join(NETWORKS)}. Operators: {forms()}."
         raise UserError(f"{text!r} is neither a network nor an operator known here.", hint=hint)

@@ -213,3 +213,31 @@ def platform_for(profile: str = "native", *, cores: int | None = None) -> Platfo
         target=text,
         features={key: value for key, value in features.items() if value},
     )
+
+
+def remote_platform(name: str, target: str) -> Platform:
+    """The platform of devices reached over RPC, called `name` (the tracker's key).
+
+    Args:
+        target: a profile of this machine ("native", "avx2", …) where the devices are like it, or TVM's description of them as
+            JSON: `{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4}`.
+
+    Raises:
+        UserError: the description is none, or not of a CPU.
+    """
+    if not target.lstrip().startswith("{"):
+        found = target_json(target)
+    else:
+        try:
+            found = json.loads(target)
+        except ValueError as error:
+            raise UserError(f"The target is no JSON: {error}.", hint='Write it {"kind": "llvm", "mtriple": …, "num-cores": 4}.') from None
+    cores = found.get("num-cores")
+    if found.get("kind") != "llvm" or not isinstance(cores, int) or cores < 1:
+        raise UserError(
+            "Only CPUs are tuned over RPC, and their cores must be known.",
+            hint='Write {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72", "num-cores": 4}.',
+        )
+    text = json.dumps(found, sort_keys=True, separators=(",", ":"))
+    processor = " ".join(str(found[k]) for k in ("mcpu", "mtriple") if k in found) or "CPU"
+    return Platform(name=name, description=f"{processor}, {cores} cores, over RPC", target=text, features={"cores": float(cores)})

@@ -20,6 +20,7 @@ import math
 import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,17 @@ from tcl.programs.types import Measurement, Platform, Task, format_id
 from tcl.progress import Progress, Stopped
 from tcl.tuning import journal as sources
 from tcl.tuning.allocate import Account, next_task
-from tcl.tuning.baseline import pytorch_operator, untuned_latency
+from tcl.tuning.baseline import check_rivals, rival_latencies, untuned_latency
 from tcl.tuning.check import Check, check
+from tcl.tuning.cuda import COMPILE_TIMEOUT_S, missing
 from tcl.tuning.export import export_network, export_task
 from tcl.tuning.journal import Journal, Trial
 from tcl.tuning.measure import Measurer
+from tcl.tuning.operators import is_operator
+from tcl.tuning.remote import RemoteMeasurer, Tracker
 from tcl.tuning.search import base as strategies
 from tcl.tuning.subject import Subject, check_name, subject
-from tcl.tuning.targets import platform_for
+from tcl.tuning.targets import platform_for, remote_platform
 from tcl.workspace import workspace
 
 PHASES = ("tasks", "baselines", "search", "final", "network", "export")
@@ -59,7 +63,9 @@ class Run:
     strategy: str
     seed: int
     progress: Progress
-    measurer: Measurer
+    measurer: Measurer | RemoteMeasurer
+    rivals: Sequence[str] = ("pytorch",)
+    cc: str = ""
     started: float = field(default_factory=time.monotonic)
     seconds: Counter[str] = field(default_factory=Counter)
     scored: int = 0
@@ -86,6 +92,9 @@ def tune(
     seed: int = 0,
     warm_start: Path | None = None,
     export: bool = True,
+    rivals: Sequence[str] = ("pytorch",),
+    tracker: Tracker | None = None,
+    cc: str = "",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Tune an operator or a network; returns the command's JSON object (see DESIGN.md's keys).
@@ -97,6 +106,10 @@ def tune(
         strategy: a name of `tcl.tuning.search.base.STRATEGIES`.
         profile: "native" or an instruction-set profile of this machine.
         warm_start: a dataset whose measurements of the same tasks on the same platform are used as well.
+        rivals: what the result is compared with, names of `tcl.tuning.baseline.RIVALS`; nothing where programs run elsewhere.
+        tracker: programs run on its devices instead of this machine; their platform is called like the tracker's key, and
+            `profile` may be TVM's description of them (`tcl.tuning.targets.remote_platform`).
+        cc: the compiler that links for those devices; "" for this machine's.
 
     Raises:
         UserError: unknown subject, model, strategy or target; a folder that is no dataset.
@@ -107,25 +120,41 @@ def tune(
     if strategy not in strategies.STRATEGIES:
         raise UserError(f"There is no search strategy {strategy!r}.", hint=f"Choose one of: {', '.join(strategies.STRATEGIES)}.")
     check_name(text)
+    check_rivals(rivals)
     if model not in ("random", "xgb"):
         from tcl.models.base import read_card
 
         read_card(model)
-    platform = platform_for(profile)
-    if platform.kind != "cpu":
-        raise UserError(f"{platform.name} cannot be tuned here: programs are run on this machine's CPU.")
+    platform = platform_for(profile) if tracker is None else remote_platform(tracker.key, profile)
+    gpu = platform.kind != "cpu"
+    if gpu and (why := missing(json.loads(platform.target))):
+        raise UserError(f"{platform.name} cannot be tuned here: {why}")
+    if gpu and not is_operator(text):
+        raise UserError("Whole networks are tuned for CPUs only.", hint="For a GPU, tune an operator such as matmul:256,256,256.")
     progress.event("phase", name="tasks", task="")
     with busy():
         what = subject(text)
+    if tracker is not None:
+        tracker.devices()  # nothing is written before it is known to answer
     journal = Journal(out, platform, what.tasks)
     if warm_start is not None:
         journal.warm_start(warm_start)
-    with Measurer() as measurer:
-        run = Run(what, platform, journal, trials, model, strategy, seed, progress, measurer)
+    with _measurer(platform, tracker, cc) as measurer:
+        beside = rivals if tracker is None and not gpu else ()  # they run on this machine's CPU
+        run = Run(what, platform, journal, trials, model, strategy, seed, progress, measurer, beside, cc)
         result = _tune_operator(run, export) if what.operator else _tune_network(run, export)
     result["seconds"] = time.monotonic() - run.started
     progress.event("result", **result)
     return result
+
+
+def _measurer(platform: Platform, tracker: Tracker | None, cc: str) -> Measurer | RemoteMeasurer:
+    if tracker is not None:
+        return RemoteMeasurer(tracker, cc=cc)
+    if platform.kind == "cpu":
+        return Measurer()
+    # CUDA maps far more address space than it uses, and its compiler takes seconds
+    return Measurer(memory_bytes=1 << 46, build_timeout_s=COMPILE_TIMEOUT_S)
 
 
 # -- the loop ----------------------------------------------------------------------------------------------------------
@@ -221,15 +250,23 @@ def _task_event(run: Run, account: Account) -> None:
 
 def best_trial(run: Run, task: Task) -> tuple[Trial | None, Check | None]:
     """The task's fastest program whose output is right, after measuring the fastest few once more; a wrong one is noted in
-    the dataset (`wrong_output`) and the next is taken."""
+    the dataset (`wrong_output`) and the next is taken. What could not be checked is neither the best nor noted as wrong."""
     finalists = run.journal.ranked(task)[:FINALISTS]
     if len(finalists) > 1 and run.subject.operator:
         programs = [t.program for t in finalists]
         run.journal.add(programs, run.measurer.measure(run.platform, task, programs, source=sources.FINAL))
+    unknown = 0
     for trial in run.journal.ranked(task):
-        verdict = check(run.measurer, run.platform, task, trial.program, run.subject.operator)
+        here = isinstance(run.measurer, Measurer) and run.platform.kind == "cpu"  # where PyTorch's comparison runs the program
+        spec = run.subject.operator if here else ""
+        verdict = check(run.measurer, run.platform, task, trial.program, spec)
         if verdict.correct:
             return trial, verdict
+        if not verdict.known:  # a stalled machine, not a wrong program: another run may tell
+            unknown += 1
+            if unknown == FINALISTS:
+                break
+            continue
         detail = f"off by {verdict.unscheduled:.3g} from the unscheduled task, {verdict.pytorch} from PyTorch. {verdict.detail}"
         wrong = Measurement.now(
             program=trial.program.id, task=task.id, platform=run.platform.name, error="wrong_output", detail=detail[:300],
@@ -242,16 +279,17 @@ def best_trial(run: Run, task: Task) -> tuple[Trial | None, Check | None]:
 def _tune_operator(run: Run, export: bool) -> dict[str, Any]:
     (task,) = run.subject.tasks
     run.phase("baselines", task.name)
-    untuned = untuned_latency(run.measurer, run.platform, task)
+    # an unscheduled program binds no threads: a GPU cannot run it
+    untuned = untuned_latency(run.measurer, run.platform, task) if run.platform.kind == "cpu" else math.nan
     run.measurer.best.pop((run.platform.name, task.id), None)  # the cut-off compares with tuned programs
-    pytorch = pytorch_operator(run.subject.operator, run.measurer.threads)
-    run.progress.event("baseline", untuned_latency_s=_finite(untuned), pytorch_latency_s=_finite(pytorch))
+    rivals = rival_latencies(run.subject.operator, run.rivals, run.measurer.threads)
+    run.progress.event("baseline", untuned_latency_s=_finite(untuned), **rivals)
     search(run)
     run.phase("final", task.name)
     trial, verdict = best_trial(run, task)
     result = _common(run) | {
         "untuned_latency_s": _finite(untuned),
-        "pytorch_latency_s": _finite(pytorch),
+        **rivals,
         "best_latency_s": trial.latency_s if trial else None,
         "median_latency_s": _finite(run.journal.median_s(task, random_only=True)),
         "median_measured_latency_s": _finite(run.journal.median_s(task, random_only=False)),
@@ -263,7 +301,9 @@ def _tune_operator(run: Run, export: bool) -> dict[str, Any]:
     if trial and export:
         run.phase("export", task.name)
         with busy():
-            result["export"] = export_task(run.journal.dataset.path / "export", run.subject.operator, task, trial, run.platform)
+            result["export"] = export_task(
+                run.journal.dataset.path / "export", run.subject.operator, task, trial, run.platform, run.cc
+            )
     return result
 
 
@@ -313,7 +353,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def default_folder(text: str, model: str, strategy: str, profile: str, seed: int) -> Path:
-    """Where a run goes when the user names no folder: the same for the same settings, so that it goes on where it was."""
-    name = "-".join([text, Path(model).name, strategy, profile, f"s{seed}"])
+def default_folder(text: str, model: str, strategy: str, profile: str, seed: int, key: str = "") -> Path:
+    """Where a run goes when the user names no folder: the same for the same settings, so that it goes on where it was. `key`: of
+    the devices that programs run on, "" for this machine."""
+    name = "-".join([text, Path(model).name, strategy, key or profile, f"s{seed}"])
     return workspace() / "tuning" / re.sub(r"[^A-Za-z0-9_.-]+", "-", name)

@@ -16,6 +16,7 @@ import resource
 import struct
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -57,7 +58,8 @@ class Worker:
         self.tasks: dict[str, Any] = {}  # task id -> module
         self.appliers: dict[tuple[str, str], Any] = {}  # (task id, target JSON) -> Applier
         self.built: dict[str, Any] = {}  # key of a built program -> function, evaluator's module
-        self.arguments: dict[str, list[Any]] = {}  # task id -> tensors, of the reference and of the last task
+        self.on: dict[str, str] = {}  # key of a built program -> "cpu" or "cuda"
+        self.arguments: dict[tuple[str, str], list[Any]] = {}  # (task id, device) -> tensors, of the reference and of the last task
         self.expected: tuple[str, list[np.ndarray]] | None = None
 
     def task(self, task: str, workload: str) -> dict[str, Any]:
@@ -73,11 +75,25 @@ class Worker:
 
     def build(self, task: str, target: str, key: str, schedule: str) -> dict[str, Any]:
         """Compile a schedule of `task` ("" = unscheduled, "reference" = the reference program) in this process."""
+        started = time.perf_counter()
+        on = json.loads(target)
+        if on["kind"] == "cuda" and schedule == "":  # an unscheduled program has no threads: it runs on the host
+            on = on["host"]
+        self.built[key] = self.compile(task, json.dumps(on), schedule)
+        self.on[key] = "cuda" if on["kind"] == "cuda" else "cpu"
+        if self.on[key] == "cuda":  # CUDA compiles at the first launch: that is building, and its time limit
+            try:
+                self._once(self.built[key], self._arguments(task, "cuda"), "cuda")
+            except Exception as error:
+                raise Refused(*failure_of(error, "build_error")) from None
+        return {"seconds": time.perf_counter() - started}
+
+    def compile(self, task: str, target: str, schedule: str, *, here: bool = True) -> Any:
+        """A schedule of `task` as a library; see `build`, and `compile_module` for `here`. Raises Refused."""
         from tvm.target import Target
 
         from tcl.tuning.design_space import Applier, InvalidSchedule
 
-        started = time.perf_counter()
         if (task, target) not in self.appliers:
             self.appliers[task, target] = Applier(self.tasks[task], Target(json.loads(target)))
         applier = self.appliers[task, target]
@@ -91,12 +107,11 @@ class Worker:
         except InvalidSchedule as error:
             raise Refused("invalid_schedule", str(error)) from None
         try:
-            self.built[key] = compile_module(mod, applier.target)
+            return compile_module(mod, applier.target, here=here)
         except MemoryError:
             raise
         except Exception as error:
-            raise Refused(*_failure(error, "build_error")) from None
-        return {"seconds": time.perf_counter() - started}
+            raise Refused(*failure_of(error, "build_error")) from None
 
     def run(
         self, task: str, key: str, repeats: int, repeat_s: float, best_s: float, cutoff: float, budget_s: float
@@ -109,57 +124,68 @@ class Worker:
         import tvm
 
         library = self.built[key]
-        arguments = self._arguments(task)
-        function = library["main"]
+        on = self.on[key]
+        arguments = self._arguments(task, on)
         try:
-            once = _time_once(function, arguments)
+            once = self._once(library, arguments, on)
             if once < repeat_s:  # the first run also pays for cold caches and lazy page mapping
-                once = _time_once(function, arguments)
+                once = self._once(library, arguments, on)
             hopeless = best_s > 0 and once > cutoff * best_s
             if once > 2 * budget_s or (hopeless and once >= repeat_s):
                 return {"costs": [once]}  # next to so long a run, what a warm-up warms is nothing
             count = 1 if hopeless else min(repeats, max(1, int(budget_s / max(once, repeat_s))))
             if once >= repeat_s:  # TVM's evaluator would run it once more than needed
-                return {"costs": [_time_once(function, arguments) for _ in range(count)]}
+                return {"costs": [self._once(library, arguments, on) for _ in range(count)]}
             number = min(round(repeat_s / max(once, 1e-7)) + 1, 100_000)
-            evaluator = library.time_evaluator("main", tvm.cpu(), number=number, repeat=count)
+            evaluator = library.time_evaluator("main", tvm.device(on, 0), number=number, repeat=count)
             return {"costs": [float(c) for c in evaluator(*arguments).results]}
         except MemoryError:
             raise
         except Exception as error:
-            raise Refused(*_failure(error, "run_error")) from None
+            raise Refused(*failure_of(error, "run_error")) from None
 
     def check(self, task: str, target: str, key: str) -> dict[str, Any]:
         """Run a built program and the unscheduled task on the same inputs; the largest error of the output relative to the
         largest expected value."""
         if self.expected is None or self.expected[0] != task:
             self.build(task, target, "unscheduled", "")
-            self.expected = (task, self._outputs(task, self.built.pop("unscheduled")))
-        found = self._outputs(task, self.built[key])
+            self.expected = (task, self._outputs(task, self.built.pop("unscheduled"), "cpu"))
+        found = self._outputs(task, self.built[key], self.on[key])
         errors = [
             float(np.max(np.abs(f.astype(np.float64) - e.astype(np.float64)), initial=0.0) / (np.max(np.abs(e), initial=0.0) + 1e-12))
             for f, e in zip(found, self.expected[1], strict=True)
         ]
         return {"error": max(errors)}
 
-    def _outputs(self, task: str, library: Any) -> list[np.ndarray]:
+    def _outputs(self, task: str, library: Any, on: str) -> list[np.ndarray]:
         """What a program writes to its output, the last argument; filled with NaN (77 for integers) before the run."""
-        arguments = self._arguments(task)
+        arguments = self._arguments(task, on)
         output = arguments[-1]
         blank = np.full(output.shape, np.nan if output.dtype.startswith("float") else 77, dtype=output.dtype)
         output.copyfrom(blank)
         library["main"](*arguments)
         return [output.numpy()]
 
-    def _arguments(self, task: str) -> list[Any]:
+    @staticmethod
+    def _once(library: Any, arguments: list[Any], on: str) -> float:
+        """Seconds of one run."""
+        import tvm
+
+        begin = time.perf_counter()
+        library["main"](*arguments)
+        if on != "cpu":
+            tvm.device(on, 0).sync()
+        return time.perf_counter() - begin
+
+    def _arguments(self, task: str, on: str = "cpu") -> list[Any]:
         """Random inputs, made once per task and shared by its candidates. Floats lie in [0.1, 1): no denormal numbers, no
         square root of a negative variance; integers are 0 or 1, which index any table."""
         import tvm
 
         from tcl.tuning.workload import argument_shapes
 
-        if task not in self.arguments:
-            self.arguments = {key: tensors for key, tensors in self.arguments.items() if key == REFERENCE}
+        if (task, on) not in self.arguments:
+            self.arguments = {key: tensors for key, tensors in self.arguments.items() if key[0] in (REFERENCE, task)}
             rng = np.random.default_rng(0)
             tensors = []
             for shape, dtype in argument_shapes(self.tasks[task]):
@@ -167,27 +193,21 @@ class Worker:
                     values = rng.uniform(0.1, 1.0, shape).astype(dtype)
                 else:
                     values = rng.integers(0, 2, shape).astype(dtype)
-                tensors.append(tvm.runtime.tensor(values))
-            self.arguments[task] = tensors
-        return self.arguments[task]
+                tensors.append(tvm.runtime.tensor(values, tvm.device(on, 0)))
+            self.arguments[task, on] = tensors
+        return self.arguments[task, on]
 
 
-def _time_once(function: Any, arguments: list[Any]) -> float:
-    """Seconds of one run."""
-    begin = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - begin
-
-
-def compile_module(mod: Any, target: Any) -> Any:
-    """TIR -> machine code in this process (LLVM's JIT): nothing is written, linked or loaded."""
+def compile_module(mod: Any, target: Any, *, here: bool = True) -> Any:
+    """TIR -> machine code in this process (LLVM's JIT): nothing is written, linked or loaded. `here=False`: for another machine."""
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
     # The checks of argument shapes are left out: they are a fifth of the machine code of a small kernel, never of its time.
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
         library = tvm.tirx.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target)
-    library["main"]  # LLVM compiles when the function is first asked for
+    if here:
+        library["main"]  # LLVM compiles when the function is first asked for
     return library
 
 
@@ -205,7 +225,7 @@ def reference_schedule(mod: Any) -> Any:
     return schedule.mod
 
 
-def _failure(error: Exception, kind: str) -> tuple[str, str]:
+def failure_of(error: Exception, kind: str) -> tuple[str, str]:
     """The failure kind and one line of an exception that TVM raised."""
     text = str(error).strip()
     line = text.splitlines()[-1][:300] if text else type(error).__name__
@@ -221,8 +241,8 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def main() -> None:
-    """Serve requests until the input ends."""
+def main(make: Callable[[], Worker] | None = None) -> None:
+    """Serve requests until the input ends, with a `Worker` or what `make` makes."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _die_with_parent()
@@ -233,7 +253,7 @@ def main() -> None:
     if limit:
         mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # noqa: SIM115, PTH123
         resource.setrlimit(resource.RLIMIT_AS, (mapped + limit, mapped + limit))
-    worker = Worker()
+    worker = (make or Worker)()
     send(answers, {"ready": os.getpid()})
     while (request := receive(sys.stdin.buffer)) is not None:
         try:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tcl.programs.types import Program
+from tcl.tuning.check import Check
 from tcl.tuning.design_space import sample_programs
 from tcl.tuning.measure import Measurer
 from tcl.tuning.operators import operator_task
@@ -78,6 +79,25 @@ def test_a_dying_worker_costs_only_its_candidate(monkeypatch, tmp_path, task, pr
         rows = measurer.measure(platform_for("native"), task, programs)
         assert [r.error for r in rows] == ["", "", kind, "", "", ""]
         assert measurer.stats.restarts >= 2  # the second death convicts (a loaded machine may stall another candidate once)
+
+
+@pytest.mark.parametrize(("code", "error"), [("os.kill(os.getpid(), 11)", float("inf")), ("time.sleep(60)", float("nan"))])
+def test_a_check_that_cannot_be_made_condemns_nobody(monkeypatch, tmp_path, task, programs, code, error):
+    """A program that crashes is not right; of one whose check never ends (a stalled machine) nothing is known."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys, time\n"
+        "if 'tcl.tuning.worker' in ' '.join(sys.orig_argv):\n"
+        "    import tcl.tuning.worker as w\n"
+        "    class Deadly(w.Worker):\n"
+        f"        def check(self, **k): {code}\n"
+        "    w.Worker = Deadly\n"
+        "    w.main()\n"
+        "    sys.exit()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Measurer(workers=1, check_timeout_s=0.5, build_timeout_s=30.0) as measurer:
+        assert measurer.check(platform_for("native"), task, programs[0]) == pytest.approx(error, nan_ok=True)
+        assert not Check(error).correct and Check(error).known == (error == float("inf"))
 
 
 def test_a_memory_eater_costs_only_itself(task, programs):

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from tcl.errors import UserError
@@ -94,4 +95,41 @@ def test_an_exported_model_by_its_path(tmp_path):
     (tmp_path / "broken.pt2").write_bytes(b"PK nothing")
     with pytest.raises(UserError, match=r"not a program that torch\.export\.save wrote"):
         tune(str(tmp_path / "broken.pt2"), trials=8, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_onnx_file_by_its_path(tmp_path):
+    """A branch, grouped convolution and a free batch; what ONNX Runtime computes is what the tuned network must compute."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    weight = numpy_helper.from_array(rng.standard_normal((8, 2, 3, 3)).astype(np.float32), "w")
+    dense = numpy_helper.from_array(rng.standard_normal((8 * 8 * 8, 5)).astype(np.float32), "d")
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1], group=2),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Add", ["r", "c"], ["a"]),
+        helper.make_node("Flatten", ["a"], ["f"]),
+        helper.make_node("MatMul", ["f", "d"], ["y"]),
+    ]
+    shape = ["batch", 4, 8, 8]
+    graph = helper.make_graph(
+        nodes, "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 5])], [weight, dense],
+    )  # fmt: skip
+    path = tmp_path / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    result = tune(str(path), trials=8, out=tmp_path / "out", model="random", strategy="random", rivals=("onnxruntime", "pytorch"))
+    assert result["correct"] is True and result["best_latency_s"] > 0 and result["tasks_unscheduled"] == []
+    assert result["onnxruntime_latency_s"] > 0 and result["pytorch_latency_s"] is None
+    assert "no PyTorch module" in result["rivals_failed"]["pytorch"]
+    assert any(r["operator"] == "conv2d" for r in result["tasks"])
+    (tmp_path / "broken.onnx").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="not an ONNX model"):
+        tune(str(tmp_path / "broken.onnx"), trials=8, out=tmp_path / "other")
+    graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    with pytest.raises(UserError, match=r"dimension 2 of its input x is free \(height\)"):
+        tune(str(path), trials=8, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()

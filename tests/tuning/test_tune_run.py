@@ -19,6 +19,7 @@ from tcl.tuning.design_space import module, sample_programs, schedule_text
 from tcl.tuning.journal import FINAL, RANDOM, SEARCH, Journal
 from tcl.tuning.measure import Measurer
 from tcl.tuning.operators import operator_task
+from tcl.tuning.remote import Tracker
 from tcl.tuning.targets import platform_for
 from tcl.tuning.tune import Run, best_trial, default_folder, tune
 
@@ -194,7 +195,7 @@ def test_largest_error():
         ({"text": "resnet81"}, "resnet18"),
         ({"text": "matmull:3,3,3"}, "not an operator"),
         ({"text": "matmul:3,3"}, "2 numbers instead of 3"),
-        ({"text": "nothing/like/this.onnx"}, "ONNX files are not read"),
+        ({"text": "nothing/like/this.onnx"}, "There is no file"),
         ({"text": "nothing/like/this.pt2"}, "There is no file"),
         ({"text": "notes.txt"}, "cannot be tuned"),
         ({"profile": "z80"}, "not a target"),
@@ -202,6 +203,9 @@ def test_largest_error():
         ({"model": "no/such/folder"}, "not a saved model"),
         ({"strategy": "magic"}, "no search strategy"),
         ({"trials": 0}, "too few"),
+        ({"rivals": ["abacus"]}, "nothing called 'abacus'"),
+        ({"tracker": Tracker("127.0.0.1", 1, "board")}, "No tracker answers"),
+        ({"tracker": Tracker("127.0.0.1", 1, "board"), "profile": '{"kind": "llvm"}'}, "cores must be known"),
     ],
 )
 def test_user_mistakes(kwargs, message, tmp_path):

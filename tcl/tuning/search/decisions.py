@@ -71,7 +71,7 @@ class DecisionSearch(Search):
         for generation in range(GENERATIONS):
             for head, genes in population.items():
                 space = self.spaces[head]
-                scores = self._score(space, genes, draft=True) - 10.0 * space.doubt(genes)
+                scores = self._draft(space, genes) - 10.0 * space.doubt(genes)
                 archive[head] = _merge(archive.get(head), space.keys(genes), scores, genes)
             if generation < GENERATIONS - 1:
                 population = self._next(archive)
@@ -114,13 +114,9 @@ class DecisionSearch(Search):
 
         drafts = [(float(s), h, g) for h, (_, scores, genes) in archive.items() for s, g in zip(scores, genes, strict=True)]
         drafts.sort(key=lambda d: -d[0])
-        ranked: list[tuple[float, str, np.ndarray]] = []
-        for head in archive:
-            genes = [g for _, h, g in drafts[: max(VERIFIED, 4 * n)] if h == head]
-            if genes:
-                scores = self._score(self.spaces[head], np.stack(genes), draft=False)
-                ranked += [(float(s), head, g) for s, g in zip(scores, genes, strict=True)]
-        ranked.sort(key=lambda d: -d[0])
+        best = drafts[: max(VERIFIED, 4 * n)]
+        verified = self._verify({head: np.stack(genes) for head in archive if (genes := [g for _, h, g in best if h == head])})
+        ranked = sorted(verified, key=lambda d: -d[0])
         batch: list[Proposal] = []
         taken: list[tuple[str, np.ndarray]] = []
         for score, head, gene in ranked:
@@ -165,19 +161,31 @@ class DecisionSearch(Search):
         each = max(1, LESSON // len(self.spaces))
         genes = {head: space.draw(each, self.rng) for head, space in self.spaces.items()}
         with self.timed("features"):
-            tokens = _together([self.spaces[h].tokens(g) for h, g in genes.items()])
-            flat = np.concatenate([self.spaces[h].flat(g) for h, g in genes.items()])
+            tokens, flat = self._features(genes)
         with self.timed("model"):
             self.scorer.teach_student(tokens, flat)
 
-    def _score(self, space: Space, genes: np.ndarray, *, draft: bool) -> np.ndarray:
+    def _draft(self, space: Space, genes: np.ndarray) -> np.ndarray:
         with self.timed("features"):
             flat = space.flat(genes)
-            tokens = None if draft else space.tokens(genes)
         with self.timed("model"):
-            scores = self.scorer.draft(flat) if tokens is None else self.scorer.score(tokens, flat)
+            scores = self.scorer.draft(flat)
         self.scored += len(genes)
         return scores
+
+    def _verify(self, genes: dict[str, np.ndarray]) -> list[tuple[float, str, np.ndarray]]:
+        """(score, head, gene) of programs of all spaces, asked of the model at once."""
+        with self.timed("features"):
+            tokens, flat = self._features(genes)
+        with self.timed("model"):
+            scores = self.scorer.score(tokens, flat)
+        self.scored += len(scores)
+        each = [(head, gene) for head, rows in genes.items() for gene in rows]
+        return [(float(score), head, gene) for score, (head, gene) in zip(scores, each, strict=True)]
+
+    def _features(self, genes: dict[str, np.ndarray]) -> tuple[Tokens, np.ndarray]:
+        tokens = [self.spaces[head].tokens(rows) for head, rows in genes.items()]
+        return _together(tokens), np.concatenate([self.spaces[head].flat(rows) for head, rows in genes.items()])
 
 
 def split(schedule: str) -> tuple[str, list[list[Any]]]:
