@@ -95,7 +95,11 @@ def show(name: str, request: Request, version: str) -> Shown:
             words = "Fewer than two other platforms were measured: there is nobody to disagree, so U falls away."
             return replace(shown, missing=f"{words} {shown.missing}".strip())
         return shown
-    return _thin(name, request, _now(request, version), whole)
+    shown = _thin(name, request, _now(request, version), whole)
+    if sampler.judges_by and not request.platform:
+        words = "No platform, so no model to listen to: this is its cold start."
+        return replace(shown, missing=f"{words} {shown.missing}".strip())
+    return shown
 
 
 def _thin(name: str, request: Request, sampled: Sampled, whole: int) -> Shown:

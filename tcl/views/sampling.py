@@ -35,6 +35,9 @@ HOW = {
     "probcover": "the program with most others within a fixed radius that no picked one covers",
 }
 """Why a sampler picks, in a few words; RDU says it by its scores."""
+BLIND = ("uncertainty", "alt")
+"""Samplers that choose by chance until a model has judged the pool."""
+COLD = "drawn by chance, because no model has judged the programs yet"
 NEAR = 0.5
 """A program is close to another within this share of its task's spread (mean distance to the centre)."""
 
@@ -190,7 +193,7 @@ def _sentence(mine: pd.Series, sampler: str, of: int, share: int, rounds: int, n
     closest = f"{near['program'].iloc[0][:6]}… at {near['distance'].iloc[0]:.2f} of the task's spread" if len(near) else ""
     if mine["round"] >= 0:
         when = f" in round {mine['round'] + 1}" if rounds > 0 else ""
-        reason = _reasons(mine) if is_rdu else HOW.get(name, "")
+        reason = _reasons(mine) if is_rdu else COLD if name in BLIND and np.isnan(mine["score"]) else HOW.get(name, "")
         end = f"; the nearest other pick is {closest}" if closest else "; it is the only pick of its task"
         return f"One of {share} picked of {of} in its task{when}: {reason or 'its scores were not kept'}{end}."
     if not share:

@@ -79,6 +79,8 @@ def test_why_this_one(frame):
     assert "close one was" in views.why(frame, space, 11, "rdu").sentence
     assert "chance" in views.why(frame, space, 11, "random").sentence
     assert "the only pick of its task" in views.why(frame.iloc[20:39].reset_index(drop=True), space[20:39], 5, "kmeans").sentence
+    assert "models disagree about most" in views.why(frame, space, 5, "uncertainty").sentence
+    assert "no model has judged" in views.why(frame.assign(score=np.float32(np.nan)), space, 5, "uncertainty").sentence
     none = frame.assign(round=-1)
     assert "Not picked, nor any other" in views.why(none, space, 3, "rdu").sentence
 
