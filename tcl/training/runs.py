@@ -134,17 +134,15 @@ def train(
     result: dict[str, Any] = {"model": model.name, "parameters": model.parameters(), "train_programs": len(parts.train),
                               "valid_programs": len(parts.valid) if parts.valid else 0}  # fmt: skip
     trainer.progress.step(0, 0, "scoring")
-    scored = []
-    if parts.valid is not None:
-        scored.append(_scored(model, parts.valid, dataset, "valid"))
-        result |= {f"valid_{name}": scored[0].result[name] for name in METRICS}
+    scored = [] if parts.valid is None else [_scored(model, parts.valid, dataset, "valid")]
+    valid = {f"valid_{name}": part.result[name] for part in scored for name in METRICS}
     if test and len(parts.test):
         scored.append(_scored(model, examples_of(dataset, parts.test, relabel=False), dataset, "test"))
         result |= scored[-1].result
     else:
         result |= {"programs": 0} | dict.fromkeys(METRICS, float("nan"))
         result |= {"by_platform": {}, "by_operator": {}, "worst": []}
-    result |= {"seconds": seconds, **{k: v for k, v in went.items() if k not in ("history", "seconds")}}
+    result |= {"seconds": seconds, **{k: v for k, v in went.items() if k not in ("history", "seconds")}, **valid}
     if out is not None:
         out = Path(out)
         about = {

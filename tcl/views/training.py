@@ -68,7 +68,7 @@ def curves_figure(
         figure.add_scatter(
             x=rows[against], y=rows[column], name=name, mode="lines+markers" if len(rows) < 60 else "lines", showlegend=True,
             line={"color": colors.get(name), "width": 2, "dash": "dash" if name == baseline else "solid"}, marker={"size": 5},
-            hovertemplate=f"{against} %{{x:.4g}}{unit}: %{{y:{'+' if difference else ''}.4f}}<extra>{name}</extra>",
+            hovertemplate=f"{against} %{{x:.4~g}}{unit}: %{{y:{'+' if difference else ''}.4f}}<extra>{name}</extra>",
         )  # fmt: skip
     for name, level in (levels or {}).items():
         if level is not None and np.isfinite(level) and not difference:
@@ -121,7 +121,7 @@ def rank_figure(programs: pd.DataFrame) -> go.Figure:
                 x=frame["measured"].iloc[rows], y=frame["predicted"].iloc[rows], mode="markers", name=f"{name} ({len(rows)})",
                 customdata=rows, text=[text[i] for i in rows],
                 marker={"size": 7, "color": color, "opacity": 0.75, "symbol": symbol, "line": {"width": width, "color": color}},
-                hovertemplate="measured rank %{x:.4g} (%{text}), predicted rank %{y:.4g}<extra></extra>",
+                hovertemplate="measured rank %{x:.4~g} (%{text}), predicted rank %{y:.4~g}<extra></extra>",
             )  # fmt: skip
     if fine.any():
         marked = {"the model's choice": int(frame["predicted"].idxmin()), "the fastest": int(frame["measured"].idxmin())}
@@ -130,7 +130,7 @@ def rank_figure(programs: pd.DataFrame) -> go.Figure:
                 x=[frame["measured"].iloc[row]], y=[frame["predicted"].iloc[row]], mode="markers", name=name, customdata=[row],
                 text=[text[row]],
                 marker={"size": 13 + 4 * i, "symbol": "circle-open", "line": {"width": 2}, "color": palette.CATEGORIES[(5, 2)[i]]},
-                hovertemplate=f"{name}: measured rank %{{x:.4g}} (%{{text}}), predicted rank %{{y:.4g}}<extra></extra>",
+                hovertemplate=f"{name}: measured rank %{{x:.4~g}} (%{{text}}), predicted rank %{{y:.4~g}}<extra></extra>",
             )  # fmt: skip
     plain(figure, "measured rank (1 is the fastest)", "predicted rank")
     figure.update_layout(legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}, margin={"t": 30})

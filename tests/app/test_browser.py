@@ -36,7 +36,7 @@ def ranges(page: Page) -> list[float]:
 
 def test_every_page_opens(served, page):
     address, _, _ = served
-    for path in ("", "explore", "tune", "jobs"):
+    for path in ("", "explore", "train", "tune", "jobs"):
         page.goto(f"{address}/{path}")
         expect(page.locator("[data-testid=stMainBlockContainer]")).to_be_visible()
         expect(page.locator("[data-testid=stStatusWidget]")).to_have_count(0, timeout=20_000)
@@ -155,7 +155,7 @@ def test_odd_data(browser, tmp_path, monkeypatch, shape):
     with app(tmp_path / "workspace", *(d.path for d in datasets)) as address:
         context = browser.new_context(viewport={"width": 1280, "height": 800})
         page = context.new_page()
-        for path in ("", "explore", "tune", "jobs"):
+        for path in ("", "explore", "train", "tune", "jobs"):
             page.goto(f"{address}/{path}")
             expect(page.locator("[data-testid=stStatusWidget]")).to_have_count(0, timeout=20_000)
             page.wait_for_timeout(500)

@@ -26,6 +26,7 @@ def own_workspace(tmp_path, monkeypatch):
     monkeypatch.setenv("TCL_LOCK_DIR", str(tmp_path))
     monkeypatch.setenv("TCL_APP_BUILTIN", "0")
     monkeypatch.delenv("TCL_APP_DATASETS", raising=False)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # three trainings at once on few cores: who waits must not spin
     yield
     for job in all_jobs():
         if job.state in ALIVE:
@@ -54,7 +55,7 @@ def words(at: AppTest) -> str:
 
 def alts(at: AppTest) -> list[str]:
     """What the charts are, as screen readers say it."""
-    return [json.loads(c.proto.json)["alt"] for c in at.get("bidi_component") if "alt" in c.proto.json]
+    return [json.loads(c.proto.json)["alt"] for c in at.get("bidi_component")]
 
 
 def start(at: AppTest) -> AppTest:
@@ -62,13 +63,13 @@ def start(at: AppTest) -> AppTest:
 
 
 def ended(count: int) -> list[str]:
-    until(lambda: len(jobs := all_jobs()) == count and all(j.state not in ALIVE for j in jobs), 120)
+    until(lambda: len(jobs := all_jobs()) == count and all(j.state not in ALIVE for j in jobs), 240)
     return [j.state for j in all_jobs()]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_three_kinds_of_model_from_the_page_to_every_section(tmp_path, monkeypatch):
-    data = fill(tmp_path / "data", tasks=6, programs_a_task=40)
+    data = fill(tmp_path / "data", tasks=6, programs_a_task=24)
     monkeypatch.setenv("TCL_APP_DATASETS", str(data.path))
     at = page()
     assert "No model trained yet" in words(at)
@@ -82,8 +83,10 @@ def test_three_kinds_of_model_from_the_page_to_every_section(tmp_path, monkeypat
     table = at.dataframe[0].value
     assert table["model"].tolist() == ["xgb", "mlp", "mamba"] and table["Δ pairwise"].iloc[1] == 0 and table["pairwise"].notna().all()
     assert table["Δ top1"].iloc[0] == pytest.approx(table["top1"].iloc[0] - table["top1"].iloc[1])
-    for section in SECTIONS:
-        at = show(at, section)
+    drawn = {section: alts(show(at, section)) for section in SECTIONS}
+    assert any("loss" in a for a in drawn["Curves"]) and any("minus the baseline" in a for a in drawn["Curves"])
+    assert len(drawn["Ranks"]) == 2 and "Predicted against measured rank" in drawn["Ranks"][0] and drawn["Benchmarks"] == []
+    assert any("by operator" in a for a in drawn["Errors"]) and drawn["Primitives"] == ["Importance of primitives"]
     for name in names:  # what the sections draw
         folder = tmp_path / "workspace" / "models" / name
         assert outcome.read_table(folder, outcome.ASSIGNMENTS)["best_program"].notna().all()
@@ -110,7 +113,7 @@ def test_where_nothing_can_be_learnt_the_page_says_why(tmp_path, monkeypatch, sh
 def test_without_any_data(tmp_path, monkeypatch):
     at = page()
     assert "There is no data yet" in words(at) and "No model trained yet" in words(at)
-    assert next(b for b in at.button if b.label.startswith("Start")).disabled if at.button else True
+    assert not any(b.label.startswith("Start") for b in at.button)
     assert "tcl bench models" in " ".join(c.value for c in show(at, "Benchmarks").code)
 
 
