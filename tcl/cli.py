@@ -39,7 +39,7 @@ def main() -> None:
         print("tcl: interrupted; what was finished is kept.", file=sys.stderr)
         sys.exit(130)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS):
             raise
         place = f" at {error.filename}" if error.filename else ""
         print(f"tcl: {error.strerror}{place}. What was written before is intact; make room or choose another folder.", file=sys.stderr)

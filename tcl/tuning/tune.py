@@ -20,7 +20,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from tcl.tuning.journal import Journal, Trial
 from tcl.tuning.measure import Measurer
 from tcl.tuning.operators import is_operator
 from tcl.tuning.remote import RemoteMeasurer, Tracker
+from tcl.tuning.roofline import Roofline, roofline
 from tcl.tuning.search import base as strategies
 from tcl.tuning.subject import Subject, check_name, subject
 from tcl.tuning.targets import platform_for, remote_platform
@@ -298,6 +299,7 @@ def _tune_operator(run: Run, export: bool) -> dict[str, Any]:
         "best_program": format_id(trial.program.id) if trial else None,
         "gflops": task.flops / trial.latency_s / 1e9 if trial else None,
     }
+    result |= _roofline(run, lambda roof: {"roofline_share": roof.share(task, result["best_latency_s"])})
     if trial and export:
         run.phase("export", task.name)
         with busy():
@@ -305,6 +307,14 @@ def _tune_operator(run: Run, export: bool) -> dict[str, Any]:
                 run.journal.dataset.path / "export", run.subject.operator, task, trial, run.platform, run.cc
             )
     return result
+
+
+def _roofline(run: Run, more: Callable[[Roofline], dict[str, Any]]) -> dict[str, Any]:
+    """This machine's roofline, and what `more` makes of it; nothing where programs run elsewhere."""
+    if not isinstance(run.measurer, Measurer) or run.platform.kind != "cpu":
+        return {}
+    roof = roofline(run.measurer.threads)
+    return {} if roof is None else {"roofline": {"flops": roof.flops, "bandwidth": roof.bandwidth}} | more(roof)
 
 
 def _tune_network(run: Run, export: bool) -> dict[str, Any]:
@@ -319,11 +329,17 @@ def _tune_network(run: Run, export: bool) -> dict[str, Any]:
             bests[task.id] = trial
     run.phase("network")
     result = _common(run) | finish_network(run, bests)
+    result |= _roofline(run, lambda roof: {"tasks": [_with_share(row, roof, run) for row in result["tasks"]]})
     if export:
         run.phase("export")
         with busy():
             result["export"] = export_network(run.journal.dataset.path / "export", run.subject.name, run.subject.tasks, bests, run.platform)
     return result
+
+
+def _with_share(row: dict[str, Any], roof: Roofline, run: Run) -> dict[str, Any]:
+    task = next(t for t in run.subject.tasks if format_id(t.id) == row["task"])
+    return row | {"roofline_share": roof.share(task, row["best_latency_s"])}
 
 
 def _common(run: Run) -> dict[str, Any]:
