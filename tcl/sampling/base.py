@@ -35,6 +35,7 @@ class Pool:
                  measurement, NaN where nothing was measured. Measured programs are never picked again.
     uncertainty  float (n,) or None: a model's uncertainty about each program, any positive scale
     prediction   float (n,) or None: a model's predicted label, higher is faster
+    space        float32 (n, p) or None: `embed(vectors)`, where it is at hand
     """
 
     vectors: np.ndarray
@@ -42,6 +43,7 @@ class Pool:
     labels: np.ndarray | None = None
     uncertainty: np.ndarray | None = None
     prediction: np.ndarray | None = None
+    space: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.vectors.ndim != 2:
@@ -53,6 +55,11 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    @property
+    def embedded(self) -> np.ndarray:
+        """float32 (n, p): the space of the samplers."""
+        return embed(self.vectors) if self.space is None else self.space
 
     @property
     def measured(self) -> np.ndarray:
@@ -121,7 +128,7 @@ class Sampler(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Split the budget over the assignments and pick within each. Returns the picked row numbers and each one's turn
         within its assignment; fills `scores`. Overridden by the samplers that look across assignments."""
-        vectors = embed(pool.vectors)
+        vectors = pool.embedded
         measured = pool.measured
         columns = {name: scores[name].to_numpy(copy=True) for name in SCORES}
         picked, turns = [np.empty(0, np.int64)], [np.empty(0, np.int64)]

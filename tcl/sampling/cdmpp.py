@@ -7,7 +7,6 @@ import pandas as pd
 
 from tcl.sampling.base import Group, Pool, Sampler
 from tcl.sampling.budget import split_budget
-from tcl.sampling.embedding import embed
 from tcl.sampling.kmeans import clusters, nearest_of_each
 
 _CLUSTERS = 256
@@ -29,7 +28,7 @@ class Cdmpp(Sampler):
     ) -> tuple[np.ndarray, np.ndarray]:
         if budget == 0:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        vectors = embed(pool.vectors)[candidates]
+        vectors = pool.embedded[candidates]
         cluster, distance = clusters(vectors, min(budget, _CLUSTERS), rng)
         closeness = -distance
         first = self._one_each(pool, candidates, closeness, budget, rng)

@@ -22,6 +22,7 @@ from tcl.programs.types import format_id, parse_id
 from tcl.progress import Progress
 from tcl.sampling.base import SCORES, budget_of
 from tcl.sampling.coverage import Ground, coverage, ground
+from tcl.sampling.embedding import embed
 from tcl.sampling.registry import make_sampler
 from tcl.sampling.rounds import Judgement, Rounds
 
@@ -64,13 +65,14 @@ class Request:
 class Prepared:
     """The pool of a request, whatever sampler, budget and seed: made once, asked many times.
 
-    programs (n rows: program, task), inputs, vectors (float32 (n, d), the sampler's space) and latency_s (float (n,): NaN not measured
+    programs (n rows: program, task), inputs, vectors (float32 (n, d)) and their space (`embed`), latency_s (float (n,): NaN not measured
     on the platform, infinite failed) of the same rows; ground (see `tcl.sampling.coverage`); of: programs before thinning.
     """
 
     programs: pd.DataFrame
     inputs: Inputs
     vectors: np.ndarray
+    space: np.ndarray
     latency_s: np.ndarray
     ground: Ground
     of: int
@@ -115,7 +117,8 @@ def prepare(request: Request, limit: int | None = None) -> Prepared:
     vectors = _vectors(dataset, programs, inputs, request.embedding)
     # Coverage is told in the features whatever the sampler looks at: samplers then compare.
     on = ground(inputs.flat, programs["task"].to_numpy(), COVERAGE_SEED)
-    return Prepared(programs, inputs, vectors, programs["program"].map(latency).to_numpy(float), on, of)
+    space = on.space if vectors is inputs.flat else embed(vectors)
+    return Prepared(programs, inputs, vectors, space, programs["program"].map(latency).to_numpy(float), on, of)
 
 
 def select(
@@ -135,8 +138,8 @@ def select(
     ask_others = request.platform and sampler.judges_by and cold is None
     task = pool.programs["task"].to_numpy()
     loop = Rounds(
-        pool.inputs, task, budget, sampler=sampler, rounds=request.rounds, seed=request.seed, vectors=pool.vectors, cold=cold,
-        others=models_of_others(dataset, request) if ask_others else (), known_s=pool.latency_s if request.new else None, progress=progress,
+        pool.inputs, task, budget, sampler=sampler, rounds=request.rounds, seed=request.seed, vectors=pool.vectors,
+        space=pool.space, cold=cold, others=models_of_others(dataset, request) if ask_others else (), known_s=pool.latency_s if request.new else None, progress=progress,
     )  # fmt: skip
     if request.rounds > 1:
         loop.run(lambda rows: pool.latency_s[rows])

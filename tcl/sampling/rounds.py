@@ -18,6 +18,7 @@ from tcl.models.base import CostModel, Inputs
 from tcl.progress import Progress
 from tcl.sampling.base import SCORES, Pool, Sampler
 from tcl.sampling.committee import Committee, judge_by_others
+from tcl.sampling.embedding import embed
 from tcl.training.data import labels_of
 
 Judgement = tuple["np.ndarray | None", "np.ndarray | None"]
@@ -36,7 +37,8 @@ class Rounds:
     rounds       how many; 1 asks for everything at once
     others       models of other platforms, for the first round (cold start)
     cold         what they say, (prediction, uncertainty) of the pool (float (n,) or None each), where that is at hand
-    vectors      float32 (n, d), the space of the sampler, where it is not the flat features
+    vectors      float32 (n, d), what the sampler measures distance by, where it is not the flat features
+    space        `embed` of that, where it is at hand; otherwise computed once for all rounds
     known_s      float (n,) or None: latencies measured before (NaN: not measured, infinite: failed). They teach the committee. With
                  `resumed` they were paid from this budget by a loop with the same arguments that was cut short.
 
@@ -56,6 +58,7 @@ class Rounds:
         others: Sequence[CostModel] = (),
         cold: Judgement | None = None,
         vectors: np.ndarray | None = None,
+        space: np.ndarray | None = None,
         known_s: np.ndarray | None = None,
         resumed: bool = False,
         committee: Committee | None = None,
@@ -71,7 +74,7 @@ class Rounds:
         if not 0 <= budget <= n - int(self._before.sum()):
             raise UserError(f"The budget is {budget}, and {n - int(self._before.sum())} programs can still be measured.")
         self.inputs, self.budget, self.sampler, self.seed, self.others = inputs, budget, sampler, seed, list(others)
-        self.vectors = vectors
+        self.vectors, self._space = vectors, space
         self.judged: Judgement | None = cold
         self._cold = cold
         self.progress = progress or Progress()
@@ -136,7 +139,8 @@ class Rounds:
         self.judged = judged
         prediction, uncertainty = judged or (None, None)
         vectors = self.inputs.flat if self.vectors is None else self.vectors
-        return Pool(vectors, self.assignment, labels, uncertainty, prediction)
+        self._space = embed(vectors) if self._space is None else self._space
+        return Pool(vectors, self.assignment, labels, uncertainty, prediction, self._space)
 
     def selection(self) -> pd.DataFrame:
         """One row a measured program that this loop asked for, in order: row (in the pool), round, order and the scores."""
