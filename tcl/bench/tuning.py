@@ -1,15 +1,19 @@
-"""`tcl bench tuning`: search strategies and cost models side by side, every method on the same operators, seeds and trials.
+"""`tcl bench tuning`: search strategies and cost models side by side, every method on the same operators, networks, seeds and trials.
 
-    tcl bench tuning --set 'methods=["tvm/xgb","decisions/xgb"]' --set trials=64
+    tcl bench tuning --set 'methods=["tvm/xgb","decisions/xgb","decisions/models/kb"]' --set trials=64
 
-A method is written STRATEGY/MODEL, MODEL being random, xgb or the folder of a saved model. Candidates scored per second count
-the cost model's scores over the time of the whole search (features, scores, mutation, validation of what is proposed).
+A method is written STRATEGY/MODEL, MODEL being random, xgb or the folder of a saved model or knowledge base. Candidates scored per
+second count the cost model's scores over the time of the whole search (features, scores, mutation, validation of what is
+proposed). Time is counted from the start of the search: the baselines before it are no method's. What production uses (PyTorch eager,
+torch.compile, ONNX Runtime) is timed in the same run, on the same threads, once for each operator and network.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,71 +26,135 @@ OPERATORS = (
     "conv2d:1,256,14,14,256,1,1,1,0", "depthwise:1,144,56,56,3,3,1,1", "max_pool:1,64,112,112,3,2,1", "softmax:128,1024",
     "layer_norm:128,768", "transpose:1024,1024",
 )  # fmt: skip
-SCORED_GOAL = 20_000.0
+NETWORKS = ("resnet18", "mobilenet_v2", "bert_tiny")
+BASELINE = "tvm/xgb"
+SCORED_GOAL, FASTER_GOAL, FASTER_FLOOR, LATENCY_GOAL, NEVER_WORSE = 20_000.0, 16.8, 5.0, 1.20, 1.03
+
+
+class Curve(Progress):
+    """The best latency over the seconds of the search."""
+
+    def __init__(self) -> None:
+        self.started = math.nan
+        self.points: list[tuple[float, float]] = []  # seconds since the search started, best latency so far
+
+    def event(self, kind: str, **data: Any) -> None:
+        now = time.monotonic()
+        if kind == "phase" and data["name"] == "search":
+            self.started = now
+        elif kind == "measured" and data["best_s"]:
+            self.points.append((now - self.started, data["best_s"]))
+
+    def reaches(self, latency_s: float) -> float | None:
+        """Seconds of search until a program was at least as fast; None where none was."""
+        return next((seconds for seconds, best in self.points if best <= latency_s), None)
 
 
 def run(
     *,
     progress: Progress,
-    methods: Sequence[str] = ("random/random", "tvm/xgb", "decisions/xgb"),
+    methods: Sequence[str] = ("random/random", BASELINE, "decisions/xgb"),
     operators: Sequence[str] = OPERATORS,
+    networks: Sequence[str] = NETWORKS,
     trials: int = 64,
+    network_trials: int = 200,
     seeds: int = 3,
+    rivals: Sequence[str] = ("pytorch", "torch_compile", "onnxruntime"),
 ) -> dict[str, Any]:
-    """One row an operator, method and seed; goals over all of them."""
+    """One row an operator or network, method and seed; goals over all of them."""
     from tcl.tuning.tune import tune
 
-    rows = []
-    total = len(operators) * len(methods) * seeds
-    for operator in operators:
+    rows: list[dict[str, Any]] = []
+    subjects = [(name, trials) for name in operators] + [(name, network_trials) for name in networks]
+    for subject, count in subjects:
+        production: dict[str, Any] = {}
         for seed in range(seeds):
+            curves: dict[str, Curve] = {}
             for method in methods:
                 strategy, _, model = method.partition("/")
+                curves[method] = Curve()
                 with tempfile.TemporaryDirectory() as folder:
                     result = tune(
-                        operator, trials=trials, out=Path(folder) / "out", model=model, strategy=strategy, seed=seed, export=False
-                    )
-                rows.append(_row(operator, method, seed, result))
-                progress.step(len(rows), total, "runs")
+                        subject, trials=count, out=Path(folder) / "out", model=model, strategy=strategy, seed=seed, export=False,
+                        rivals=() if production else rivals, progress=curves[method],
+                    )  # fmt: skip
+                production = production or {f"{r}_ms": _ms(result[f"{r}_latency_s"]) for r in rivals}
+                rows.append(_row(subject, method, seed, result) | production)
+                progress.step(len(rows), len(subjects) * len(methods) * seeds, "runs")
+            _add_times(rows[-len(methods) :], curves)
     return {"bench": "tuning", "rows": rows, "goals": goals(rows), "machine": machine()}
 
 
-def _row(operator: str, method: str, seed: int, result: dict[str, Any]) -> dict[str, Any]:
+def _row(subject: str, method: str, seed: int, result: dict[str, Any]) -> dict[str, Any]:
     spent = result["time_s"]
-    search = spent.get("search", 0.0)
+    search = spent.get("search", 0.0) + spent.get("space", 0.0)
     return {
-        "operator": operator,
+        "subject": subject,
         "method": method,
         "seed": seed,
         "measured": result["measured"],
         "failed": sum(result["failed"].values()),
-        "best_ms": result["best_latency_s"] * 1e3 if result["best_latency_s"] else None,
-        "untuned_ms": result["untuned_latency_s"] * 1e3 if result["untuned_latency_s"] else None,
-        "pytorch_ms": result["pytorch_latency_s"] * 1e3 if result["pytorch_latency_s"] else None,
+        "best_ms": _ms(result["best_latency_s"]),
+        "untuned_ms": _ms(result["untuned_latency_s"]),
         "correct": result["correct"],
         "scored": result["scored"],
-        "scored_per_s": result["scored"] / search if search else None,
+        "scored_per_s": result["scored"] / spent["search"] if spent.get("search") else None,
         "search_s": search,
         "learn_s": spent.get("learn", 0.0),
         "seconds": result["seconds"],
     }
 
 
+def _add_times(rows: Sequence[dict[str, Any]], curves: dict[str, Curve]) -> None:
+    """To rows of one subject and seed: seconds of search until the baseline's final latency was reached, and how often faster that
+    is than the baseline's own last program."""
+    points = curves[BASELINE].points if BASELINE in curves else []
+    if not points:
+        return
+    end, latency = points[-1]
+    for row in rows:
+        row["reach_s"] = curves[row["method"]].reaches(latency)
+        row["times_faster"] = end / row["reach_s"] if row["reach_s"] else None
+
+
+def _ms(seconds: float | None) -> float | None:
+    return seconds * 1e3 if seconds else None
+
+
 def goals(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Scoring speed of the decision search, and its latency relative to TVM's search with the same seed and trials."""
+    """Scoring speed of the decision search; its time to the baseline's latency; its latency at equal trials. A run that never reached
+    the baseline's latency counts as 0 times faster."""
     found = []
     speeds = [r["scored_per_s"] for r in rows if r["method"].startswith("decisions/") and r["scored_per_s"]]
     if speeds:
-        value = statistics.median(speeds)
-        found.append(goal("candidates scored per second, median", SCORED_GOAL, value))
-    baseline = {(r["operator"], r["seed"]): r["best_ms"] for r in rows if r["method"] == "tvm/xgb" and r["best_ms"]}
+        found.append(goal("candidates scored per second, median", SCORED_GOAL, statistics.median(speeds)))
     for method in dict.fromkeys(r["method"] for r in rows):
-        ratios = [
-            r["best_ms"] / baseline[r["operator"], r["seed"]]
-            for r in rows
-            if r["method"] == method and r["best_ms"] and (r["operator"], r["seed"]) in baseline
-        ]
-        if ratios and method.startswith("decisions/"):
-            value = statistics.median(ratios)
-            found.append(goal(f"latency of {method} / tvm/xgb at equal trials, median", 1.03, value, at_most=True))
+        if not method.startswith("decisions/"):
+            continue
+        times = [r["times_faster"] or 0.0 for r in rows if r["method"] == method and "times_faster" in r]
+        if times:
+            value = statistics.median(times)
+            found.append(goal(f"{method}: times faster to {BASELINE}'s latency, median", FASTER_GOAL, value))
+            found.append(goal(f"{method}: the same, floor", FASTER_FLOOR, value))
+        if ratios := _ratios(rows, method, BASELINE):
+            found.append(goal(f"{method}: latency / {BASELINE} at equal trials, median", 1.0, statistics.median(ratios), at_most=True))
+            found.append(goal(f"{method}: the same, worst", NEVER_WORSE, max(ratios), at_most=True))
+        for other in dict.fromkeys(r["method"] for r in rows):
+            if other != method and _is_mlp(other) and (ratios := _ratios(rows, other, method)):
+                found.append(goal(f"{other}: latency / {method} at equal trials, median", LATENCY_GOAL, statistics.median(ratios)))
     return found
+
+
+def _ratios(rows: Sequence[dict[str, Any]], method: str, other: str) -> list[float]:
+    """Best latency of `method` over that of `other`, for each subject and seed that both have."""
+    beside = {(r["subject"], r["seed"]): r["best_ms"] for r in rows if r["method"] == other and r["best_ms"]}
+    mine = [r for r in rows if r["method"] == method and r["best_ms"]]
+    return [r["best_ms"] / beside[r["subject"], r["seed"]] for r in mine if (r["subject"], r["seed"]) in beside]
+
+
+def _is_mlp(method: str) -> bool:
+    """Whether a method's model is a saved MLP: TenSet's kind of cost model."""
+    from tcl.models.base import read_card
+
+    model = method.partition("/")[2]
+    return model not in ("random", "xgb") and read_card(model)["model"] == "mlp"

@@ -1,0 +1,41 @@
+"""`tcl bench tuning`: a small run, and goals that count what was not reached."""
+
+from __future__ import annotations
+
+import pytest
+
+from tcl.bench.tuning import BASELINE, Curve, goals, run
+from tcl.progress import Progress
+
+
+@pytest.mark.tvm
+def test_a_small_run():
+    result = run(
+        progress=Progress(), methods=("random/random", "decisions/random"), operators=("matmul:32,32,32",), networks=(), trials=6, seeds=1,
+        rivals=("pytorch",),
+    )  # fmt: skip
+    assert [r["method"] for r in result["rows"]] == ["random/random", "decisions/random"]
+    for row in result["rows"]:
+        assert row["measured"] + row["failed"] == 6 and row["best_ms"] > 0 and row["correct"]
+        assert row["pytorch_ms"] == result["rows"][0]["pytorch_ms"] > 0  # timed once
+    assert result["rows"][1]["scored"] > 1000
+
+
+def test_a_curve_says_when_a_latency_was_reached():
+    curve = Curve()
+    curve.event("phase", name="search", task="")
+    for best in (None, 3e-3, 2e-3, 1e-3):
+        curve.event("measured", best_s=best)
+    assert curve.reaches(2e-3) == curve.points[1][0] and curve.reaches(1e-4) is None
+
+
+def test_a_method_that_never_got_there_lowers_the_median():
+    def row(method, best, times, seed):
+        return {"subject": "x", "seed": seed, "method": method, "best_ms": best, "scored_per_s": 3e4, "times_faster": times}
+
+    rows = [row(BASELINE, 1.0, 1.0, s) for s in range(3)]
+    rows += [row("decisions/xgb", b, t, s) for s, (b, t) in enumerate([(0.5, 20.0), (2.0, None), (1.5, None)])]
+    found = {g["name"]: g for g in goals(rows)}
+    assert found["decisions/xgb: the same, floor"]["value"] == 0.0 and not found["decisions/xgb: the same, floor"]["met"]
+    assert found["decisions/xgb: the same, worst"]["value"] == 2.0 and not found["decisions/xgb: the same, worst"]["met"]
+    assert found["candidates scored per second, median"]["met"]
