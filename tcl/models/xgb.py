@@ -9,6 +9,7 @@ import numpy as np
 
 from tcl.errors import UserError
 from tcl.models.base import CostModel, Examples, Inputs, Trainer, checked, choice_score
+from tcl.progress import Stopped
 
 
 class XGB(CostModel):
@@ -52,7 +53,7 @@ class XGB(CostModel):
             verbose_eval=False,
             callbacks=callbacks,
         )  # fmt: skip
-        return {"epochs": self.booster.num_boosted_rounds()}
+        return {"epochs": self.booster.num_boosted_rounds(), "stopped": callbacks[0].stopped}
 
     def predict(self, inputs: Inputs) -> np.ndarray:
         return np.asarray(self._trained().inplace_predict(inputs.flat), dtype=np.float32) if len(inputs) else np.zeros(0, np.float32)
@@ -99,9 +100,14 @@ def _Watch(trainer: Trainer, trees: int) -> Any:  # a class made late: xgboost i
     import xgboost
 
     class Watch(xgboost.callback.TrainingCallback):
+        stopped = False
+
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
             trainer.progress.step(epoch + 1, trees, "trees")
-            trainer.progress.check()
-            return False
+            try:
+                trainer.progress.check()
+            except Stopped:
+                self.stopped = True  # the trees so far are a model
+            return self.stopped
 
     return Watch()

@@ -10,7 +10,7 @@ import numpy as np
 
 from tcl.errors import UserError
 from tcl.models.base import CostModel, Examples, Inputs, make
-from tcl.progress import Progress
+from tcl.progress import Progress, Stopped
 from tcl.sampling.greedy import rank_share
 from tcl.training.data import labels_of
 from tcl.training.metrics import Assignments
@@ -59,7 +59,8 @@ class Committee:
             examples = Examples(self.inputs.take(at), label[taken], dense[at], at, dense[at], truth)
             model = make(self.model, **self.settings)
             try:
-                model.fit(examples, None, _Seeded(seed * 100 + member, progress or Progress()))
+                if model.fit(examples, None, _Seeded(seed * 100 + member, progress or Progress())).get("stopped"):
+                    raise Stopped  # half a committee would pick what no rerun picks again
             except UserError:  # one program an assignment, or nothing but failures: there is no order to learn
                 return None
             guesses.append(model.predict(self.inputs))
