@@ -139,7 +139,8 @@ def select(
     task = pool.programs["task"].to_numpy()
     loop = Rounds(
         pool.inputs, task, budget, sampler=sampler, rounds=request.rounds, seed=request.seed, vectors=pool.vectors,
-        space=pool.space, cold=cold, others=models_of_others(dataset, request) if ask_others else (), known_s=pool.latency_s if request.new else None, progress=progress,
+        space=pool.space, cold=cold, others=models_of_others(dataset, request) if ask_others else (),
+        known_s=pool.latency_s if request.new else None, progress=progress,
     )  # fmt: skip
     if request.rounds > 1:
         loop.run(lambda rows: pool.latency_s[rows])
