@@ -220,6 +220,7 @@ def _distil(
     optimizer = torch.optim.AdamW(trained, lr=settings.consolidate_rate, weight_decay=0.0)
     losses = []
     for epoch in range(settings.consolidate_epochs):
+        torch.manual_seed((seed * 100_003 + epoch) & 0x7FFFFFFF)  # dropout draws alike, whether or not this process learned the column
         steps = _steps(data.pool_assignment, settings, np.random.default_rng([seed & 0x7FFFFFFF, epoch]))
         total = 0.0
         for number, lists in enumerate(steps):
@@ -279,6 +280,7 @@ def _rank_shares(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 def _fisher(
     base: KnowledgeBase, data: PlatformData, targets: np.ndarray, settings: Settings, seed: int, model: Mamba, scorer: _Scorer
 ) -> Weights:  # fmt: skip
+    torch.manual_seed(seed & 0x7FFFFFFF)
     trunk = copied(base.trunk)
     for tensor in trunk.values():
         tensor.requires_grad_(True)
