@@ -18,7 +18,7 @@ def run(
     ],
     trials: Annotated[int, typer.Option(help="Programs to measure in all, those of earlier runs into the same folder included.")] = 64,
     cost_model: Annotated[str, typer.Option(help="random, xgb (TVM's), or the folder of a saved cost model.")] = "xgb",
-    strategy: Annotated[str, typer.Option(help="tvm (its evolutionary search), decisions (ours) or random.")] = "tvm",
+    strategy: Annotated[str, typer.Option(help="decisions (ours), tvm (its evolutionary search) or random.")] = "decisions",
     target: Annotated[
         str, typer.Option(help="native, an instruction set of this machine (sse42, avx2, avx512), or with --runner rpc TVM's JSON.")
     ] = "native",

@@ -88,7 +88,7 @@ def tune(
     trials: int,
     out: Path,
     model: str = "xgb",
-    strategy: str = "tvm",
+    strategy: str = "decisions",
     profile: str = "native",
     seed: int = 0,
     warm_start: Path | None = None,

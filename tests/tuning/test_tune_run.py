@@ -47,8 +47,15 @@ class Recorder(Progress):
         return [data for k, data in self.events if k == kind]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own_workspace(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:  # the roofline is kept in the workspace
+        patch.setenv("TCL_WORKSPACE", str(tmp_path_factory.mktemp("workspace")))
+        yield
+
+
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory):
+def tuned(tmp_path_factory, own_workspace):
     folder = tmp_path_factory.mktemp("tune") / "out"
     recorder = Recorder()
     return folder, recorder, tune(SPEC, trials=40, out=folder, model="xgb", strategy="decisions", progress=recorder)
@@ -58,7 +65,8 @@ def test_result(tuned):
     folder, recorder, result = tuned
     assert result["trials"] == 40 and result["measured"] + sum(result["failed"].values()) == 40
     assert result["correct"] is True and result["max_error"] < 1e-3
-    assert 0 < result["best_latency_s"] <= result["median_measured_latency_s"] <= result["untuned_latency_s"]
+    assert 0 < result["best_latency_s"] <= result["median_measured_latency_s"] and result["untuned_latency_s"] > 0
+    assert 0 < result["roofline_share"] < 20 and result["roofline"]["flops"] > 1e9
     assert result["pytorch_latency_s"] > 0 and result["seconds"] > 0 and result["scored"] > 1000
     assert recorder.of("result")[-1]["best_latency_s"] == result["best_latency_s"]
     measured = recorder.of("measured")
