@@ -38,7 +38,7 @@ DATA_SHEETS: dict[str, dict[str, float]] = {
     "v100": {"sm_count": 80, "shared_bytes": 98304, "registers": 65536, "warp_size": 32, "clock_hz": 1.53e9, "bandwidth_bytes_s": 9.0e11,
              "peak_flops": 1.57e13, "memory_bytes": 16 * 2**30},
     "k80": {"sm_count": 13, "shared_bytes": 114688, "registers": 131072, "warp_size": 32, "clock_hz": 8.75e8, "bandwidth_bytes_s": 2.4e11,
-            "peak_flops": 4.4e12, "memory_bytes": 12 * 2**30},
+            "peak_flops": 4.37e12, "memory_bytes": 12 * 2**30},
     "mi50": {"sm_count": 60, "shared_bytes": 65536, "registers": 65536, "warp_size": 64, "clock_hz": 1.725e9, "bandwidth_bytes_s": 1.024e12,
              "peak_flops": 1.33e13, "memory_bytes": 16 * 2**30},
 }  # fmt: skip
