@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import streamlit as st
 
@@ -39,6 +39,24 @@ def decode_shapes(text: str) -> list[dict[str, Any]]:
             elif kind == "l" and len(values) >= 6 and len(values) % 2 == 0:
                 shapes.append({"lasso": [values[i : i + 2] for i in range(0, len(values), 2)]})
     return shapes
+
+
+def encode_axes(axes: Mapping[str, Sequence[Sequence[float]]]) -> str:
+    """Ranges on named axes: "name:from,to,from,to" joined by ";"."""
+    parts = (f"{quote(name, safe='')}:{_numbers([v for r in ranges for v in r])}" for name, ranges in axes.items() if ranges)
+    return ";".join(parts)
+
+
+def decode_axes(text: str) -> dict[str, list[list[float]]]:
+    """The inverse; what is no range is left out."""
+    found: dict[str, list[list[float]]] = {}
+    for part in text.split(";"):
+        name, _, numbers = part.partition(":")
+        with contextlib.suppress(ValueError):
+            values = [float(v) for v in numbers.split(",")]
+            if name and values and len(values) % 2 == 0:
+                found[unquote(name)] = [values[i : i + 2] for i in range(0, len(values), 2)]
+    return found
 
 
 def opened_ids() -> list[str]:

@@ -126,31 +126,43 @@ def stored_map(dataset: Dataset, scope: str) -> Map | None:
     return load_map(dataset, scope)
 
 
-@st.cache_data(max_entries=8, show_spinner="Reading programs…")
+@st.cache_resource(max_entries=8, show_spinner="Reading programs…")
 def frame_of(path: str, version: str, scope: str, platform: str | None, selection: str | None, stamp: str) -> pd.DataFrame:
-    """`tcl.views.explore.explore_frame`, by content: `version` is the dataset's, `stamp` the map's."""
+    """`tcl.views.explore.explore_frame`, by content: `version` is the dataset's, `stamp` the map's. One for all who look: not to be
+    changed."""
     from tcl.views.explore import explore_frame
 
     dataset = Dataset.open(path)
     return explore_frame(dataset, scope, platform, load_map(dataset, scope), selection)
 
 
-@st.cache_data(max_entries=8, show_spinner="Reading the programs' primitives…")
-def parameters_of(path: str, version: str, scope: str) -> dict[str, str]:
+@st.cache_resource(max_entries=3, show_spinner="Reading the programs' primitives…")
+def flat_of(path: str, version: str, scope: str) -> np.ndarray:
+    """The flat features, float32 (n, F), of the scope's programs in the frame's order. One for all who look: not to be changed."""
+    from tcl.features.flat import flat_features
     from tcl.features.map import scope_programs
-    from tcl.views.explore import parameters
 
     dataset = Dataset.open(path)
-    return parameters(dataset, scope_programs(dataset, scope)["program"].to_numpy())
+    return flat_features(dataset, scope_programs(dataset, scope)["program"].to_numpy(), tasks=False)
+
+
+@st.cache_data(max_entries=20, show_spinner=False)
+def parameters_of(path: str, version: str, scope: str) -> dict[str, str]:
+    from tcl.views.explore import differing
+
+    return differing(flat_of(path, version, scope))
 
 
 @st.cache_data(max_entries=24, show_spinner="Drawing…")
 def map_json(path: str, version: str, scope: str, platform: str | None, selection: str | None, stamp: str, color: str, feature: str) -> str:
     """The map's figure as JSON, ready to send."""
-    from tcl.views.explore import map_figure, parameter
+    from tcl.features.flat import FLAT_FEATURES
+    from tcl.views.explore import map_figure, parameter_values
 
     frame = frame_of(path, version, scope, platform, selection, stamp)
-    values = parameter(Dataset.open(path), frame["program"].to_numpy(), feature) if feature else None
+    values = None
+    if feature:
+        values = pd.Series(parameter_values(flat_of(path, version, scope)[:, FLAT_FEATURES.index(feature)], feature))
     return map_figure(frame, color, values).to_json()
 
 

@@ -1,21 +1,19 @@
-"""Explore: programs on a map; select some, read the table, open one or compare two."""
+"""Explore: programs on a map; what is selected in one view is selected in all; open one or compare two."""
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
-from app.chart import chart
-from app.links import decode_shapes, encode_shapes, opened_ids, remember_opened
+from app.explore_charts import baseline_line, histogram_chart, map_chart, pair_chart, parallel_chart
+from app.explore_state import Shown, clear, mask_of, read
+from app.explore_tools import conditions_line, explanation, export_popover, search_box, selections_popover, table
+from app.links import opened_ids
 from app.map_job import JOB, make_map, missing_map, wait_for_map
 from app.program_view import show_programs
-from app.shared import choose_dataset, frame_of, map_json, parameters_of, reproduce, scope_name, stored_map
+from app.shared import choose_dataset, frame_of, parameters_of, reproduce, scope_name, stored_map
 from tcl.programs.selection import list_selections
-from tcl.programs.types import content_id, format_id
-from tcl.views.explore import COLORS, latency_histogram, within
-from tcl.views.palette import unit_of
+from tcl.views.explore import COLORS
 
-TABLE_ROWS = 5_000
 PARAMETER = "a primitive's parameter…"
 HOW_TO_READ = (
     "Points that lie together have similar schedules. Distances between groups, the size of a group and the empty space between them "
@@ -24,8 +22,8 @@ HOW_TO_READ = (
 
 
 def forget_selection() -> None:
-    for name in ("sel", "open"):
-        st.query_params.pop(name, None)
+    clear()
+    st.query_params.pop("open", None)
 
 
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -34,19 +32,19 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.stop()
     path, version = str(dataset.path), dataset.version
     scopes = scope_name(path, version)
-    scope_label = st.selectbox("Show", list(scopes), key="scope", bind="query-params", width=300, on_change=forget_selection)
+    scope_label = st.selectbox("Show", list(scopes), key="scope", bind="query-params", width=250, on_change=forget_selection)
     platforms = list(dataset.platforms())
-    platform = st.selectbox("Platform", platforms, key="platform", bind="query-params", width=200) if platforms else None
-    color_label = st.selectbox("Color by", [*COLORS.values(), PARAMETER], key="color", bind="query-params", width=190)
+    platform = st.selectbox("Platform", platforms, key="platform", bind="query-params", width=180) if platforms else None
+    color_label = st.selectbox("Color by", [*COLORS.values(), PARAMETER], key="color", bind="query-params", width=170)
     feature = ""
     if color_label == PARAMETER:
         known = parameters_of(path, version, scopes[scope_label])
-        parameter_label = st.selectbox("Parameter", list(known) or ["none differs"], key="parameter", bind="query-params", width=220)
+        parameter_label = st.selectbox("Parameter", list(known) or ["none differs"], key="parameter", bind="query-params", width=200)
         feature = known.get(parameter_label, "")
     selections = list_selections(dataset)
     picked = None
     if selections:
-        choice = st.selectbox("Sampled", ["measured here", *selections], key="sampled", bind="query-params", width=170)
+        choice = st.selectbox("Sampled", ["measured here", *selections], key="sampled", bind="query-params", width=150)
         picked = None if choice == "measured here" else choice
 scope = scopes[scope_label]
 color = parameter_label if feature else next((k for k, v in COLORS.items() if v == color_label), "latency")
@@ -54,6 +52,7 @@ color = parameter_label if feature else next((k for k, v in COLORS.items() if v 
 stored = stored_map(dataset, scope)
 stamp = f"{stored.about['dataset_version']}-{stored.about['seed']}-{stored.about['n']}" if stored else ""
 frame = frame_of(path, version, scope, platform, picked, stamp)
+shown = Shown(path, version, scope, platform, picked, stamp, frame, platforms)
 
 
 def facts() -> None:
@@ -82,118 +81,36 @@ def facts() -> None:
         wait_for_map()
 
 
-def on_selection() -> None:
-    shapes = (st.session_state[map_key].selection or {}).get("shapes", [])
-    if shapes:
-        st.query_params["sel"] = encode_shapes(shapes)
-    else:
-        st.query_params.pop("sel", None)
-
-
-def on_click() -> None:
-    row = st.session_state[map_key].clicked
-    if row is not None:
-        remember_opened([format_id(int(frame["program"].iloc[int(row)]))])
-
-
-def clear() -> None:
-    st.query_params.pop("sel", None)
-    st.session_state[f"{map_key}-cleared"] = st.session_state.get(f"{map_key}-cleared", 0) + 1
-
-
-def table(chosen: pd.DataFrame) -> None:
-    """The selected programs, fastest first; ticking one opens it, two compares them."""
-    factor, unit = unit_of(chosen["latency_s"].to_numpy())
-    ordered = chosen.sort_values(["latency_s", "program"], na_position="last")
-    shown = ordered.head(TABLE_ROWS)
-    latency = f"latency, {unit}"
-    rows = pd.DataFrame(
-        {
-            latency: shown["latency_s"] * factor,
-            "label": shown["label"],
-            "task": shown["task_name"].astype(str),
-            "failure": shown["error"].astype(str),
-            "measured on": shown["platforms"].astype(str),
-            "program": [format_id(int(p)) for p in shown["program"]],
-        }
-    )
-    if len(frame["platforms"].cat.categories) <= 2:
-        rows = rows.drop(columns="measured on")
-    if not (rows["failure"] != "").any():
-        rows = rows.drop(columns="failure")
-    table_key = "table-" + format_id(content_id(st.query_params.get("sel", "")))[:10]  # other programs: nothing ticked
-    event = st.dataframe(
-        rows,
-        hide_index=True,
-        height=262,
-        on_select="rerun",
-        selection_mode="multi-row",
-        key=table_key,
-        column_config={
-            latency: st.column_config.NumberColumn(format="%.4g", width="small"),
-            "label": st.column_config.ProgressColumn(
-                min_value=0, max_value=1, format="%.3f", width="small", help="Best of the task here / this"
-            ),
-            "task": st.column_config.TextColumn(width="medium"),
-        },
-        alt="The selected programs, fastest first",
-    )
-    if len(ordered) > len(shown):
-        st.caption(f"Showing the fastest {len(shown):,} of {len(ordered):,}.")
-    ticked = [rows["program"].iloc[i] for i in event.selection.rows[:2]]
-    if ticked:
-        remember_opened(ticked)
-
-
 @st.fragment
 def explorer() -> None:
+    mask = mask_of(shown, read(shown))
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        search_box()
+        selections_popover(shown, mask)
+        export_popover(shown, mask)
+        conditions_line(shown, mask)
     left, right = st.columns([3, 2], gap="medium")
-    shapes = decode_shapes(st.query_params.get("sel", ""))
     with left:
-        figure = map_json(path, version, scope, platform, picked, stamp, color, feature)
-        chart(
-            figure,
-            key=map_key,
-            height=560,
-            selectable=True,
-            shapes=shapes,
-            cleared=st.session_state.get(f"{map_key}-cleared", 0),
-            on_selection=on_selection,
-            on_click=on_click,
-            alt=f"Map of {len(frame):,} programs coloured by {color}",
-        )
+        map_chart(shown, mask, color, feature)
     with right:
-        chosen = frame[within(shapes, frame["x"].to_numpy(), frame["y"].to_numpy())] if shapes else None
-        if chosen is None:
-            st.markdown("**Drag a box** on the map (or take the lasso) to list programs; **click** a point to open it. Scroll to zoom.")
-        else:
-            with st.container(horizontal=True, vertical_alignment="center"):
-                failed = int((chosen["error"] != "").sum())
-                text = f"**{len(chosen):,}** selected · {int(chosen['sampled'].sum()):,} sampled"
-                st.markdown(text + (f" · {failed:,} failed" if failed else ""))
-                st.button("Clear", type="tertiary", icon=":material/close:", on_click=clear)
         if frame["latency_s"].notna().any():
-            where = f"Latencies on {platform}" + ("" if chosen is None else ", selected in blue")
-            st.caption(where)
-            chart(latency_histogram(frame, chosen), key=f"hist-{map_key}", height=190, alt=where)
+            histogram_chart(shown, mask)
         else:
             st.info(f"Nothing was measured successfully on {platform} in this scope.", icon=":material/info:")
-        if chosen is not None and len(chosen):
-            table(chosen)
-        elif chosen is not None:
-            st.caption("No program lies inside this outline.")
-        else:
-            best = frame[frame["latency_s"].notna()].nsmallest(8, "latency_s")
-            if len(best) and frame["task"].nunique() == 1:
-                st.caption("The fastest of this task")
-                table(best)
+        table(shown, mask)
+        baseline_line(shown)
+    explanation(shown, mask)
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        parallel_chart(shown, mask)
+    with right:
+        pair_chart(shown, mask)
     show_programs(path, version, opened_ids())
     command = ["map", path, "--scope", scope, *(["--platform", platform] if platform else []), "--color", color, "--html", "map.html"]
     with st.expander("Reproduce", icon=":material/terminal:"):
         reproduce(*command)
 
 
-map_key = f"map-{format_id(content_id(path, scope))[:10]}"
 if frame.empty:
     st.info("This dataset holds no programs yet. `tcl collect` or `tcl data import` adds some.", icon=":material/info:")
 elif stored is None:

@@ -55,23 +55,46 @@ def explore_frame(dataset: Dataset, scope: str, platform: str | None, stored: Ma
 
 def parameters(dataset: Dataset, programs: np.ndarray) -> dict[str, str]:
     """What the primitives of `programs` (int64 (n,)) decide differently: name for people -> the feature that holds it."""
-    from tcl.features.flat import FLAT_FEATURES, flat_features
+    from tcl.features.flat import flat_features
 
-    flat = flat_features(dataset, programs, tasks=False)
+    return differing(flat_features(dataset, programs, tasks=False))
+
+
+def differing(flat: np.ndarray) -> dict[str, str]:
+    """`parameters` of flat features (n, F) that are at hand."""
+    from tcl.features.flat import FLAT_FEATURES
+
     if not len(flat):
         return {}
-    differs = (flat != flat[0]).any(axis=0)
-    return {name: f for f, d in zip(FLAT_FEATURES, differs, strict=True) if d and (name := _parameter_name(f))}
+    differs = flat.max(axis=0) != flat.min(axis=0)
+    return {name: f for f, d in zip(FLAT_FEATURES, differs, strict=True) if d and (name := parameter_name(f))}
 
 
 def parameter(dataset: Dataset, programs: np.ndarray, feature: str) -> pd.Series:
     """The values of one of `parameters`, float32 (n,): tile sizes and depths as they are (features hold their logarithms), counts."""
     from tcl.features.flat import FLAT_FEATURES, flat_features
 
-    values = flat_features(dataset, programs, tasks=False)[:, FLAT_FEATURES.index(feature)]
-    if not feature.startswith("count_"):
-        values = np.exp2(values) - feature.startswith("value_")
-    return pd.Series(values)
+    return pd.Series(parameter_values(flat_features(dataset, programs, tasks=False)[:, FLAT_FEATURES.index(feature)], feature))
+
+
+def parameter_values(values: np.ndarray, feature: str) -> np.ndarray:
+    """A flat feature's column as people know it: features hold the logarithms of sizes and depths."""
+    return values if feature.startswith("count_") else np.exp2(values) - feature.startswith("value_")
+
+
+def parameter_name(feature: str) -> str:
+    """Of a flat feature, for people; "" for one that says nothing to them."""
+    first, _, rest = feature.partition("_")
+    words = rest.replace("_", " ").replace("factor", "factor ")
+    if first.startswith("split") and first[5:].isdigit():
+        return "" if rest in ("role", "align") else f"split {int(first[5:]) + 1}: {words}"
+    if first in ("spatial", "reduction"):
+        return f"{first} tiles: {words}"
+    if first == "value":
+        return f"{words[:-2]} (largest)" if rest.endswith("_1") else ""
+    if first == "count":
+        return f"number of {words}"
+    return f"{words}: {first}" if first == "extent" else ""
 
 
 def map_figure(frame: pd.DataFrame, color: str, values: pd.Series | None = None, title: str = "") -> go.Figure:
@@ -216,21 +239,6 @@ def points(figure: go.Figure, frame: pd.DataFrame, rows: np.ndarray, name: str, 
 
 
 # -- inner workings --------------------------------------------------------------------------------------------------------
-
-
-def _parameter_name(feature: str) -> str:
-    """Of a flat feature, for people; "" for one that says nothing to them."""
-    first, _, rest = feature.partition("_")
-    words = rest.replace("_", " ").replace("factor", "factor ")
-    if first.startswith("split") and first[5:].isdigit():
-        return "" if rest in ("role", "align") else f"split {int(first[5:]) + 1}: {words}"
-    if first in ("spatial", "reduction"):
-        return f"{first} tiles: {words}"
-    if first == "value":
-        return f"{words[:-2]} (largest)" if rest.endswith("_1") else ""
-    if first == "count":
-        return f"number of {words}"
-    return f"{words}: {first}" if first == "extent" else ""
 
 
 def _categories(figure: go.Figure, frame: pd.DataFrame, sampled: np.ndarray, column: str, size: float) -> None:
