@@ -25,6 +25,7 @@ page = st.navigation(
         st.Page("app_pages/train.py", title="Train", icon=":material/model_training:", help="Cost models: train, compare, see errors."),
         st.Page("app_pages/distill.py", title="Distill", icon=":material/merge:", help="Learn platform after platform."),
         st.Page("app_pages/tune.py", title="Tune", icon=":material/speed:", help="Tune an operator or a network on this machine."),
+        st.Page("app_pages/lessons.py", title="Lessons", icon=":material/school:", help="Five short lessons on real measurements."),
         st.Page("app_pages/jobs.py", title="Jobs", icon=":material/list_alt:", help="All background work: watch, pause, stop, clean up."),
     ],
     position="top",

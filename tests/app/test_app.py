@@ -29,7 +29,7 @@ import sys
 from streamlit.testing.v1 import AppTest
 at = AppTest.from_file({str(APP / "main.py")!r}, default_timeout=60).run()
 assert not at.exception, at.exception
-for page in ("overview", "explore", "sample", "data", "train", "distill", "tune", "jobs"):
+for page in ("overview", "explore", "sample", "data", "train", "distill", "tune", "lessons", "jobs"):
     at.switch_page(f"app_pages/{{page}}.py").run()
     assert not at.exception, (page, at.exception)
 heavy = [m for m in ("tvm", "torch", "umap", "transformers", "xgboost") if m in sys.modules]
@@ -70,3 +70,34 @@ def test_long_lassos_are_thinned_and_nonsense_is_left_out():
     circle = [[float(np.cos(a)), float(np.sin(a))] for a in np.linspace(0, 6.2, 999)]
     assert len(decode_shapes(encode_shapes([{"lasso": circle}]))[0]["lasso"]) <= CORNERS
     assert decode_shapes("b:1,2;l:1,2,3;x:9;b:a,b,c,d;;b:1,2,3,4") == [{"box": [1, 2, 3, 4]}]
+
+
+def test_ranges_on_axes_survive_a_link():
+    from app.links import decode_axes, encode_axes
+
+    axes = {"split0_factor1": [[0.0, 2.5]], "a:b;c": [[-1.0, 1.0], [3.0, 4.25]]}
+    assert decode_axes(encode_axes(axes)) == axes
+    assert decode_axes("x:1;y:a,b;:1,2;z:1,2,3") == {}
+
+
+def test_what_the_explore_page_exports_is_read_again(tmp_path, monkeypatch):
+    """The CSV by pandas, the Parquet by pandas, the plan by `tcl collect`."""
+    import io
+
+    import pandas as pd
+
+    from app.explore_tools import as_csv, as_parquet, as_plan
+    from tcl.programs.types import parse_id
+    from tcl.sampling.plan import read_plan
+    from tcl.views.explore import explore_frame
+    from tests.views.conftest import fill
+
+    monkeypatch.setenv("TCL_WORKSPACE", str(tmp_path / "workspace"))
+    chosen = explore_frame(fill(tmp_path / "data", programs_a_task=5), "all", "avx2", None).iloc[3:9]
+    ids = chosen["program"].tolist()
+    table = pd.read_csv(io.StringIO(as_csv(chosen, "avx2")), dtype={"program": str})
+    assert [parse_id(i) for i in table["program"]] == ids and set(table["platform"]) == {"avx2"}
+    assert pd.read_parquet(io.BytesIO(as_parquet(chosen, "avx2")))["program"].tolist() == ids
+    plan = tmp_path / "plan.csv"
+    plan.write_text(as_plan(chosen))
+    assert read_plan(plan).tolist() == ids
