@@ -10,8 +10,7 @@ from app.shared import show_error
 from tcl.errors import UserError
 from tcl.lessons import LESSONS
 
-KEY = "lesson"
-"""In the session and in the address."""
+KEY = "lesson"  # in the address
 
 
 def go(name: str) -> None:

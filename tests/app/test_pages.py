@@ -1,0 +1,18 @@
+"""What every page's source must keep to."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PAGES = sorted((Path(__file__).resolve().parents[2] / "app" / "app_pages").glob("*.py"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_no_bare_strings_on_a_page(page: Path) -> None:
+    """Streamlit writes them on the screen."""
+    statements = ast.parse(page.read_text()).body[1:]  # but for the page's own docstring
+    bare = [s.lineno for s in statements if isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, str)]
+    assert not bare
