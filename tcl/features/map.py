@@ -124,7 +124,7 @@ def make_map(dataset: Dataset, scope: str = EVERYTHING, *, seed: int = 0, limit:
         "vectors": "flat features" + (" and task numbers" if several_tasks else ""),
     }  # fmt: skip
     made = Map(pd.DataFrame({"program": ids, "x": coordinates[:, 0], "y": coordinates[:, 1]}), about)
-    _store(dataset, scope, made)
+    store_map(dataset, scope, made)
     _phase(progress, 4, "stored")
     progress.event("map", **about)
     return made
@@ -213,7 +213,8 @@ def _folders(dataset: Dataset) -> list[Path]:
     return [mirror, dataset.path / "maps"]
 
 
-def _store(dataset: Dataset, scope: str, made: Map) -> None:
+def store_map(dataset: Dataset, scope: str, made: Map) -> None:
+    """Keep a map beside the dataset, or in the workspace where that cannot be written."""
     table = pa.Table.from_pandas(made.coordinates, preserve_index=False)
     table = table.replace_schema_metadata({b"tcl": json.dumps(made.about).encode()})
     mirror, beside = _folders(dataset)

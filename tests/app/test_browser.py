@@ -96,6 +96,57 @@ def test_recolouring_keeps_zoom_and_selection(served, page):
     assert page.evaluate("document.querySelector('.js-plotly-plot').data.some(t => t.selectedpoints?.length)")
 
 
+def dimmed(page: Page, chart: str) -> list[int]:
+    """Selected points of each trace of the chart whose description begins so; [] where nothing is selected."""
+    script = (
+        "name => [...document.querySelectorAll('.tcl-chart')].find(c => c.getAttribute('aria-label').startsWith(name))"
+        ".data.flatMap(t => t.selectedpoints ? [t.selectedpoints.length] : [])"
+    )
+    return page.evaluate(script, chart)
+
+
+def test_each_view_selects_in_all_others(served, page):
+    """Latencies, then an axis, then a search: each narrows what the map shows; taking all back shows everything again."""
+    address, _, _ = served
+    page.set_viewport_size({"width": 1280, "height": 1500})
+    page.goto(f"{address}/explore")
+    page.wait_for_function("document.querySelectorAll('.tcl-chart[data-drawn]').length == 4")
+    assert dimmed(page, "Map") == []
+    bars = page.locator(".tcl-chart").nth(1).locator(".nsewdrag").bounding_box()
+    page.mouse.move(bars["x"] + 5, bars["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(bars["x"] + 0.5 * bars["width"], bars["y"] + 60, steps=4)
+    page.mouse.up()
+    said = page.get_by_text(re.compile(r"[\d,]+ selected")).first
+    expect(said).to_be_visible()
+    page.wait_for_url(re.compile("lat=latency"))
+    counts = [int(re.search(r"([\d,]+) selected", said.inner_text()).group(1))]
+    page.wait_for_function("[...document.querySelectorAll('.tcl-chart')][0].data.some(t => t.selectedpoints)")
+    assert sum(dimmed(page, "Map")) == counts[0] and sum(dimmed(page, "")) > 0
+    expect(page.get_by_text("What sets the selected apart")).to_be_visible()
+    axis = page.locator(".axis-brush").first
+    axis.scroll_into_view_if_needed()
+    brush = axis.bounding_box()
+    x = brush["x"] + brush["width"] / 2
+    page.mouse.move(x, brush["y"] + 0.1 * brush["height"])
+    page.mouse.down()
+    page.mouse.move(x, brush["y"] + 0.7 * brush["height"], steps=5)
+    page.mouse.up()
+    page.wait_for_url(re.compile("axes="))
+    page.get_by_role("textbox", name="Search", exact=True).fill("matmul")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("q=matmul"))
+    expect(page.get_by_role("button", name="search matmul")).to_be_visible()
+    counts.append(int(re.search(r"([\d,]+) selected", said.inner_text()).group(1)))
+    assert 0 <= counts[1] < counts[0]
+    page.reload()
+    page.wait_for_selector(DRAWN)
+    expect(page.get_by_role("button", name="search matmul")).to_be_visible()
+    page.get_by_role("button", name="Clear all").click()
+    expect(page.get_by_text("Drag a box")).to_be_visible()
+    page.wait_for_function("![...document.querySelectorAll('.tcl-chart')][0].data.some(t => t.selectedpoints)")
+
+
 def test_job_verbs_from_the_page_survive_a_reload(served, page, tmp_path, monkeypatch):
     address, workspace, _ = served
     monkeypatch.setenv("TCL_WORKSPACE", str(workspace))
