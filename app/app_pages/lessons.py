@@ -26,7 +26,7 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         format_func=lambda name: f"{names.index(name) + 1}. {LESSONS[name].title}",
     )  # fmt: skip
     st.space("stretch")
-    st.caption(f"{sum(lesson.minutes for lesson in LESSONS.values())} minutes in all")
+    st.caption(f"{sum(lesson.minutes for lesson in LESSONS.values())} minutes in all", width="content")
 name = chosen or names[0]
 st.query_params[KEY] = name  # a link opens this lesson
 lesson = LESSONS[name]
@@ -42,4 +42,4 @@ with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     if number + 1 < len(names):
         st.button(f"Next: {LESSONS[names[number + 1]].title}", icon=":material/arrow_forward:", on_click=go, args=(names[number + 1],))
     st.space("stretch")
-    st.caption(f"The same as a notebook: notebooks/{lesson.notebook}")
+    st.caption(f"The same as a notebook: notebooks/{lesson.notebook}", width="content")

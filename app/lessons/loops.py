@@ -32,7 +32,7 @@ def show() -> None:
     left, right = st.columns(2, gap="large")
     with left:
         chart(
-            steps_figure(steps.rows, seen + 1), key="loops-chart", height=440, on_click=_clicked,
+            steps_figure(steps.rows, seen + 1), key="loops-chart", height=430, on_click=_clicked,
             alt=f"Latency after each of {seen + 1} steps; now {latency_text(steps.rows['latency_s'].iloc[seen])}",
         )  # fmt: skip
         with st.container(horizontal=True, gap="small"):
@@ -41,10 +41,10 @@ def show() -> None:
                 st.button("On", icon=":material/arrow_forward:", on_click=_go, args=(step + 1,))
             if seen < last:
                 st.button("Show all", icon=":material/fast_forward:", on_click=_go, args=(last,))
-        if seen < last:
-            _next(steps, seen + 1)
         st.caption("Click a bar to see its loops. Orange: the right primitive on the wrong loop; the next step takes the other one.")
     with right:
+        if seen < last:
+            _next(steps, seen + 1)
         _loops(steps, step)
     questions(loops.questions(steps), "loops")
     made_by(loops.COMMAND)

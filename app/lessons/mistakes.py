@@ -17,20 +17,23 @@ from tcl.workspace import BUILT_IN
 
 
 @st.cache_resource(show_spinner="Reading the model's predictions…")
-def _outcome(stamp: int) -> mistakes.Outcome:
-    return mistakes.load()
+def _models(stamp: int) -> dict[str, mistakes.Outcome]:
+    return mistakes.both()
 
 
 def show() -> None:
-    found = _outcome((mistakes.FOLDER / outcome.SCORES).stat().st_mtime_ns)
-    table = found.assignments
+    models = _models((mistakes.DATA / mistakes.MODELS[-1] / outcome.SCORES).stat().st_mtime_ns)
+    tasks = next(iter(models.values())).assignments
     st.write(
-        f"A cost model gives every program of a task a score; a tuner measures those on top. This one (xgb) learned from other tasks and "
-        f"then ranked {len(found.predictions):,} programs of {len(table)} tasks it had never seen. **Look before you read the answers**: "
-        "on the dotted line the model is right; far right and low, it praises a slow program."
+        "A cost model gives every program of a task a score; a tuner measures those on top. These two, boosted trees (xgb) and a "
+        f"perceptron (mlp), learned from the same tasks and then ranked the programs of {len(tasks)} tasks they had never seen. **Look "
+        "before you read the answers**: on the dotted line the model is right; far right and low, it praises a slow program."
     )
     left, right = st.columns(2, gap="large")
     with left:
+        name = st.segmented_control("Model", list(models), default=mistakes.MODELS[0], key="mistakes-model") or mistakes.MODELS[0]
+        found = models[name]
+        table = found.assignments
         row = _choose(table)
         one = table.iloc[row]
         slower = f"{one['picked_s'] / one['best_s']:.2f} × the fastest" if pd.notna(one["picked_s"]) else "failed when it was measured"
@@ -50,17 +53,15 @@ def show() -> None:
             )  # fmt: skip
     with right:
         st.markdown("**By operator**, the worst on top: best latency / that of the model's choice")
-        frame = figures.by_operator({"xgb": table}, "top1")
-        colors = {"xgb": figures.palette.CATEGORIES[0]}
-        height = figures.bars_height(len(frame), 1)
+        frame = figures.by_operator({n: m.assignments for n, m in models.items()}, "top1")
+        colors = dict(zip(models, figures.palette.CATEGORIES, strict=False))
+        height = figures.bars_height(len(frame), len(models))
         chart(figures.operator_figure(frame, "top1", colors), key="mistakes-operators", height=height, alt="top-1 by operator")
-        scores = found.scores
-        with st.container(horizontal=True, gap="medium"):
-            for label, key in (("top-1, mean", "top1_mean"), ("top-5, mean", "top5_mean"), ("pairwise accuracy", "pairwise")):
-                if scores.get(key) is not None:
-                    st.metric(label, f"{scores[key]:.3f}", width="content")
-    questions(mistakes.questions(found), "mistakes")
-    made_by(mistakes.COMMAND)
+        names = {"pairwise": "pairwise accuracy", "top1_mean": "top-1, mean", "top5_mean": "top-5, mean"}
+        scores = pd.DataFrame({n: {label: m.scores[key] for key, label in names.items()} for n, m in models.items()}).T
+        st.dataframe(scores.style.format(precision=3), alt="Scores of both models")
+    questions([*mistakes.questions(name, found), *mistakes.compared(models)], f"mistakes-{name}")
+    made_by(*(mistakes.command(n) for n in models))
 
 
 def _choose(table: pd.DataFrame) -> int:

@@ -91,7 +91,8 @@ def steps_figure(rows: pd.DataFrame, shown: int | None = None) -> go.Figure:
     ticks, words = palette.log_ticks(low, high)
     span = [np.log10(low) - 0.15, np.log10(high) + 0.8]  # room for the numbers beside the bars
     figure.update_xaxes(type="log", range=span, tickvals=[10**t for t in ticks], ticktext=words)
-    return figure.update_yaxes(range=[len(rows) - 0.5, -0.5], type="category", categoryorder="array", categoryarray=labels)
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=labels, showgrid=False, ticksuffix=" ")
+    return figure.update_yaxes(range=[len(rows) - 0.5, -0.5])
 
 
 def picks_figure(frame: pd.DataFrame, picks: Mapping[str, np.ndarray], latencies: bool = False) -> go.Figure:
@@ -124,4 +125,5 @@ def picks_figure(frame: pd.DataFrame, picks: Mapping[str, np.ndarray], latencies
                 customdata=np.asarray(chosen, dtype=np.int32),
                 marker={"size": 15 + 4 * i, "symbol": symbol, "color": color, "line": {"width": 2.5, "color": color}},
             )  # fmt: skip
+    figure.update_traces(hovertemplate="program number %{customdata}<extra></extra>")
     return map_layout(figure, right=76 if latencies else 12)

@@ -155,9 +155,11 @@ def failures(frame: pd.DataFrame) -> dict[str, int]:
 
 
 def per_minute(frame: pd.DataFrame, window_s: float = 30.0) -> float:
-    """Programs measured a minute over the last `window_s` seconds; 0 for fewer than two."""
+    """Programs measured a minute over the last `window_s` seconds, from the first batch in them on; 0 for a single batch."""
     if len(frame) < 2:
         return 0.0
     recent = frame[frame["t"] >= frame["t"].iloc[-1] - window_s]
-    span = float(recent["t"].iloc[-1] - recent["t"].iloc[0])
-    return 60.0 * (len(recent) - 1) / span if span > 0 else 0.0
+    since = float(recent["t"].iloc[0])
+    later = int((recent["t"] > since + 0.1).sum())  # a batch is told at once: its programs took the time before it
+    span = float(recent["t"].iloc[-1]) - since
+    return 60.0 * later / span if later else 0.0

@@ -87,11 +87,15 @@ def test_picks_are_compared_when_they_are_shown():
 def test_mistakes_start_with_the_worst_task():
     from tcl.lessons import mistakes
 
-    found = mistakes.load()
+    models = mistakes.both()
     at = opened("mistakes")
-    worst = found.assignments.iloc[0]
-    assert f"measured rank **{worst['picked_rank']}** of {worst['programs']}" in words(at)
-    check_questions(at, "mistakes", 4, [q.right for q in mistakes.questions(found)])
+    for name, found in models.items():
+        at.button_group(key="mistakes-model").set_value(name)
+        at.selectbox(key="mistakes-task").set_value(0).run()
+        worst = found.assignments.iloc[0]
+        assert f"measured rank **{worst['picked_rank']}** of {worst['programs']}" in words(at)
+    asked = [*mistakes.questions(name, found), *mistakes.compared(models)]
+    check_questions(at, f"mistakes-{name}", 5, [q.right for q in asked])
     at.selectbox(key="mistakes-task").set_value(len(found.assignments) - 1).run()
     best = found.assignments.iloc[-1]
     assert not at.exception and f"measured rank **{best['picked_rank']}** of {best['programs']}" in words(at)
