@@ -132,3 +132,26 @@ def test_lessons_follow_each_other():
     for lesson in list(LESSONS.values())[1:]:
         press(at, f"Next: {lesson.title}")
         assert lesson.question in words(at) and not at.error
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(180)
+def test_a_program_is_picked_by_clicking_it_and_taken_back(served, page):
+    from playwright.sync_api import expect
+
+    address, _, _ = served
+    page.goto(f"{address}/lessons?lesson=tenth")
+    page.wait_for_selector(".tcl-chart[data-drawn]")
+    expect(page.get_by_text("0 of 10 picked")).to_be_visible()
+    x, y = page.evaluate("""() => {
+      const chart = document.querySelector(".js-plotly-plot"), area = chart.querySelector(".nsewdrag").getBoundingClientRect()
+      const points = chart._fullData[0], layout = chart._fullLayout
+      return [area.left + layout.xaxis.d2p(points.x[30]), area.top + layout.yaxis.d2p(points.y[30])]
+    }""")
+    for said in ("1 of 10 picked", "0 of 10 picked"):
+        page.mouse.move(x - 40, y - 40)
+        page.mouse.move(x, y, steps=3)
+        expect(page.locator(".hovertext").first).to_be_visible()
+        page.mouse.down()
+        page.mouse.up()
+        expect(page.get_by_text(said)).to_be_visible()
