@@ -11,7 +11,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 from streamlit.testing.v1 import AppTest
 
-from tcl.features.map import Map, _store
+from tcl.features.map import Map, store_map
 from tcl.programs.selection import list_selections, load_selection
 from tcl.programs.types import format_id
 from tcl.sampling.plan import Request, sample, select
@@ -34,7 +34,7 @@ def filled(tmp_path_factory):
         "trustworthiness": None,
         "dataset_version": dataset.version,
     }
-    _store(dataset, "all", Map(places, about))
+    store_map(dataset, "all", Map(places, about))
     return dataset
 
 
