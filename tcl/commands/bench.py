@@ -21,6 +21,7 @@ BENCHES = {
     "sampling": "tcl.bench.sampling",
     "continual": "tcl.bench.continual",
     "tuning": "tcl.bench.tuning",
+    "app": "tcl.bench.app",
     "steps": "tcl.bench.steps",
 }
 """Name -> module. Each has `run(*, progress, **settings) -> {"bench", "rows", "goals", "machine"}`."""

@@ -20,7 +20,7 @@ from tcl.views.explore import differing, map_layout, parameter_name, parameter_v
 LATENCY = "latency"
 """The axis of the parallel coordinates that is no parameter: log10 of seconds."""
 AXES = 6
-LINES = 5_000
+LINES = 2_000
 """Programs that the parallel coordinates draw unless all are asked for: more lines are one grey."""
 NEIGHBOURS = 25
 
@@ -196,8 +196,9 @@ def pair_figure(places: np.ndarray, x: str, y: str) -> go.Figure:
     figure.add_scatter(x=[0, top], y=[0, top], mode="lines", line={"color": palette.OTHERS, "width": 1, "dash": "dot"}, hoverinfo="skip")
     map_layout(figure, right=8)
     plain(figure, f"times the task's best, {x}", f"times the task's best, {y}")
-    ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000) if np.log10(t) <= top + 0.05]
-    axis = {"showticklabels": True, "tickvals": np.log10(ticks), "ticktext": [f"{t:,}" for t in ticks], "showgrid": True}
+    steps = (1, 2, 5, 10, 20, 50, 100) if top < 2 else (1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
+    ticks = [t for t in steps if np.log10(t) <= top + 0.05]
+    axis = {"showticklabels": True, "tickvals": np.log10(ticks), "ticktext": [f"{t:,}" for t in ticks], "showgrid": True, "tickangle": 0}
     figure.update_xaxes(**axis)
     figure.update_yaxes(**axis, scaleanchor=None)
     figure.update_layout(showlegend=False, uirevision=f"{x}|{y}", dragmode="select")
