@@ -123,10 +123,9 @@ def explore(browser: Browser, address: str, name: str, picker: str, turns: int, 
         search = page.get_by_role("textbox", name="Search", exact=True)
         search.fill("conv2d")
         seconds["filter answered"], _ = _answer(page, partial(page.keyboard.press, "Enter"), "search conv2d")
-        picker_ = page.get_by_role("combobox", name="Color by")
-        picker_.scroll_into_view_if_needed()
-        page.wait_for_timeout(1000)  # a list that has just opened closes when the page scrolls
-        picker_.click()
+        page.evaluate("document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
+        page.wait_for_timeout(500)  # a list that has just opened closes when the page scrolls
+        page.get_by_role("combobox", name="Color by").click()
         option = page.get_by_role("option", name="operator", exact=True)
         option.wait_for()
         drawn = page.locator(".tcl-chart").first.get_attribute("data-drawn")
