@@ -27,6 +27,7 @@ page = st.navigation(
         st.Page("app_pages/tune.py", title="Tune", icon=":material/speed:", help="Tune an operator or a network on this machine."),
         st.Page("app_pages/lessons.py", title="Lessons", icon=":material/school:", help="Five short lessons on real measurements."),
         st.Page("app_pages/jobs.py", title="Jobs", icon=":material/list_alt:", help="All background work: watch, pause, stop, clean up."),
+        st.Page("app_pages/replay.py", title="Replay", icon=":material/replay:", help="Recorded jobs, played as if they were live."),
     ],
     position="top",
 )

@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from app.job_view import best_value, head, result_view, tuning_view
+from app.job_kinds import body
+from app.job_view import best_value, head
 from app.shared import ago, reproduce
 from app.train_runs import option
 from tcl.jobs.store import ALIVE, ENDED, Job, all_jobs
@@ -97,15 +98,14 @@ def live() -> None:
                 )
 
         head(job, "jobs", more)
-        if job.progress["latest"].get("measured"):
-            tuning_view(job)
-        else:
-            result_view(job)
-            if job.kind == "train":
-                name = Path(option(job.about.get("argv", []), "--out")).name
-                st.page_link(
-                    "app_pages/train.py", label="Curves, ranks and errors", icon=":material/model_training:", query_params={"runs": name}
-                )
+        body(job)
+        if job.kind == "train":
+            name = Path(option(job.about.get("argv", []), "--out")).name
+            st.page_link(
+                "app_pages/train.py", label="Curves, ranks and errors", icon=":material/model_training:", query_params={"runs": name}
+            )
+        if state not in ALIVE and job.kind != "replay" and job.events():
+            st.page_link("app_pages/replay.py", label="Replay", icon=":material/replay:", query_params={"rec": job.id})
         with st.expander("Log", icon=":material/notes:"):
             st.code(job.log() or "Nothing yet.", language=None, height=220)
         reproduce(*job.about.get("argv", []))

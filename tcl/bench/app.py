@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tcl.programs.dataset import Dataset
 
-PAGES = ("", "explore", "sample", "data", "train", "distill", "tune", "lessons", "jobs")
+PAGES = ("", "explore", "sample", "data", "train", "distill", "tune", "lessons", "jobs", "replay")
 FIRST_S, SELECT_S, FILTER_S, PAGE_S, MEMORY_GB = 3.0, 0.5, 1.0, 2.0, 2.0
 SETTLED = "[data-testid=stApp][data-test-script-state=notRunning]"
 VIEW = {"width": 1280, "height": 900}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tcl.errors import UserError
-from tcl.jobs.store import Job, find, read_events
+from tcl.jobs.store import DONE, ENDED, RUNNING, Job, all_jobs, find, read_events
 from tcl.progress import Progress
+from tcl.workspace import ASSETS
 
 TICK_S = 0.1
 
@@ -47,3 +52,74 @@ def play(folder: Path, progress: Progress, speed: float = 1.0) -> dict[str, Any]
         else:
             progress.event(event["kind"], **data)
     return Job(folder).result or {}
+
+
+# -- at any moment ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moment(Job):
+    """A recorded job as it was `at` seconds at work: to live views a job like any other, read from the recording alone."""
+
+    at: float = math.inf
+
+    @property
+    def state(self) -> str:
+        """`RUNNING` before the recording's end; then how it ended."""
+        if self.at < length(self.path):
+            return RUNNING
+        written = super().state
+        return written if written in ENDED else DONE
+
+    @property
+    def asked(self) -> str:
+        return ""
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        return super().result if self.at >= length(self.path) else None
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"done": 0.0, "total": 0.0, "message": "", "active_s": min(self.at, length(self.path)), "latest": {}}
+        for event in self.events():
+            data = {k: v for k, v in event.items() if k not in ("t", "kind")}
+            if event["kind"] == "step":
+                found |= data
+            else:
+                found["latest"][event["kind"]] = data
+        return found
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        known = _events(self.path)
+        return [e for e in known[: bisect_right(known, self.at, key=lambda e: e["t"])] if kind is None or e["kind"] == kind]
+
+
+def length(folder: Path) -> float:
+    """Seconds at work that a recording lasts."""
+    known = _events(folder)
+    return float(known[-1]["t"]) if known else 0.0
+
+
+def recordings(*more: Path) -> list[Job]:
+    """What can be replayed: recordings that ship with the project, then ended jobs of the workspace (replays left out), newest first;
+    `more` folders come first."""
+    shipped = [p.parent for p in sorted((ASSETS / "recorded").glob("*/events.jsonl"))]
+    ended = [job.path for job in all_jobs() if job.kind != "replay" and job.state in ENDED]
+    unique = dict.fromkeys(p.resolve() for p in [*more, *shipped, *ended])
+    return [Job(p) for p in unique if length(p) > 0]
+
+
+def _events(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "events.jsonl"
+    try:
+        stamp = path.stat().st_mtime_ns
+    except OSError:
+        return []
+    return _read(path, stamp)
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, stamp: int) -> list[dict[str, Any]]:
+    """In order of their moments: a job that was taken up again tells some seconds twice."""
+    return sorted((e for e in read_events(path) if isinstance(e.get("t"), int | float) and "kind" in e), key=lambda e: e["t"])

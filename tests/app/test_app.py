@@ -29,7 +29,7 @@ import sys
 from streamlit.testing.v1 import AppTest
 at = AppTest.from_file({str(APP / "main.py")!r}, default_timeout=60).run()
 assert not at.exception, at.exception
-for page in ("overview", "explore", "sample", "data", "train", "distill", "tune", "lessons", "jobs"):
+for page in ("overview", "explore", "sample", "data", "train", "distill", "tune", "lessons", "jobs", "replay"):
     at.switch_page(f"app_pages/{{page}}.py").run()
     assert not at.exception, (page, at.exception)
 heavy = [m for m in ("tvm", "torch", "umap", "transformers", "xgboost") if m in sys.modules]
