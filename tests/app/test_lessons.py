@@ -143,12 +143,15 @@ def test_a_program_is_picked_by_clicking_it_and_taken_back(served, page):
     page.goto(f"{address}/lessons?lesson=tenth")
     page.wait_for_selector(".tcl-chart[data-drawn]")
     expect(page.get_by_text("0 of 10 picked")).to_be_visible()
-    x, y = page.evaluate("""() => {
+    # Told by its place on the map and looked up before each click: the chart is drawn anew after every pick.
+    where = """at => {
       const chart = document.querySelector(".js-plotly-plot"), area = chart.querySelector(".nsewdrag").getBoundingClientRect()
-      const points = chart._fullData[0], layout = chart._fullLayout
-      return [area.left + layout.xaxis.d2p(points.x[30]), area.top + layout.yaxis.d2p(points.y[30])]
-    }""")
+      const layout = chart._fullLayout, [x, y] = at || [chart._fullData[0].x[30], chart._fullData[0].y[30]]
+      return {at: [x, y], press: [area.left + layout.xaxis.d2p(x), area.top + layout.yaxis.d2p(y)]}
+    }"""
+    program = page.evaluate(where)["at"]
     for said in ("1 of 10 picked", "0 of 10 picked"):
+        x, y = page.evaluate(where, program)["press"]
         page.mouse.move(x - 40, y - 40)
         page.mouse.move(x, y, steps=3)
         expect(page.locator(".hovertext").first).to_be_visible()
