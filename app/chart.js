@@ -156,11 +156,11 @@ async function draw(chart, data, theme, text) {
   chart.bits = bits
   chart.shown = data.shapes
   if (chart.same === same && isMap(chart)) {
+    paint(chart)  // the answer first; outlines take Plotly a moment
     const now = chart.layout.shapes ?? []
     const shapes = [...now.slice(0, chart.own), ...drawn(data.shapes, false, text)]
     if (now.length || shapes.length) await Plotly.relayout(chart, { shapes, selections: [] })
     tidy(chart)
-    paint(chart)
   } else {
     await drawWhole(Plotly, chart, data, theme, text)
     paint(chart)
@@ -208,6 +208,8 @@ async function drawWhole(Plotly, chart, data, theme, text) {
 
 // Charts below the visible part of the page wait until they come near: the first ones are drawn sooner.
 function near(chart) {
+  const { top, bottom } = chart.getBoundingClientRect()
+  if (chart.dataset.drawn && bottom > 0 && top < innerHeight) return
   return new Promise(done => {
     const watch = new IntersectionObserver(entries => {
       if (entries.some(e => e.isIntersecting)) {
@@ -217,6 +219,11 @@ function near(chart) {
     }, { rootMargin: "120px" })
     watch.observe(chart)
   })
+}
+
+// A page's first chart is its main one, and answers first: the browser shows it before the others draw.
+function calm() {
+  return new Promise(done => requestIdleCallback(done, { timeout: 1000 }))
 }
 
 function listen(chart, Plotly, data, axes) {
@@ -253,6 +260,7 @@ export default function (component) {
   chart.wanted = wanted
   chart.last = (chart.last ?? Promise.resolve())
     .then(() => near(chart))
+    .then(() => chart === document.querySelector(".tcl-chart") || calm())
     .then(() => chart.wanted === wanted ? draw(chart, data, theme, text) : undefined)
     .catch(problem => { chart.textContent = `This chart cannot be drawn: ${problem.message}.` })
 }

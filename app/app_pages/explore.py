@@ -99,7 +99,8 @@ def explorer() -> None:
             st.info(f"Nothing was measured successfully on {platform} in this scope.", icon=":material/info:")
         table(shown, mask)
         baseline_line(shown)
-    explanation(shown, mask)
+    with st.container():  # there with and without an explanation: what follows keeps its place, and the browser its charts
+        explanation(shown, mask)
     left, right = st.columns([3, 2], gap="medium")
     with left:
         parallel_chart(shown, mask)
@@ -107,8 +108,9 @@ def explorer() -> None:
         pair_chart(shown, mask)
     show_programs(path, version, opened_ids())
     command = ["map", path, "--scope", scope, *(["--platform", platform] if platform else []), "--color", color, "--html", "map.html"]
-    with st.expander("Reproduce", icon=":material/terminal:"):
-        reproduce(*command)
+    with st.expander("Reproduce", icon=":material/terminal:", key="reproduce", on_change="rerun") as below:
+        if below.open:  # a code block's library takes a page nearly half a second to load
+            reproduce(*command)
 
 
 if frame.empty:

@@ -20,7 +20,7 @@ from tcl.views.explore import differing, map_layout, parameter_name, parameter_v
 LATENCY = "latency"
 """The axis of the parallel coordinates that is no parameter: log10 of seconds."""
 AXES = 6
-LINES = 2_000
+LINES = 1_000
 """Programs that the parallel coordinates draw unless all are asked for: more lines are one grey."""
 NEIGHBOURS = 25
 
@@ -129,10 +129,10 @@ def parallel_figure(frame: pd.DataFrame, flat: np.ndarray, features: Sequence[st
         dimensions=dimensions, customdata=rows.astype(np.int32), labelside="top", rangefont={"color": "rgba(0,0,0,0)"},
         line={"color": label, "colorscale": palette.SEQUENTIAL, "cmin": 0, "cmax": 1}, unselected={"line": {"opacity": 0.25}},
     )  # fmt: skip
-    figure = go.Figure(trace)
-    figure.update_layout(template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", uirevision="same",
-                         margin={"l": 48, "r": 56, "t": 52, "b": 16})  # fmt: skip
-    return figure
+    return go.Figure(trace, {
+        "template": "none", "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "uirevision": "same",
+        "margin": {"l": 48, "r": 56, "t": 52, "b": 16},
+    })  # fmt: skip
 
 
 def _ticks(known: np.ndarray) -> np.ndarray:
