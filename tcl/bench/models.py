@@ -42,6 +42,7 @@ def run(
     epochs: int = 12,
     joint: bool = False,
     settings: dict[str, dict[str, Any]] | None = None,
+    trainer: dict[str, Any] | None = None,
     folder: str | None = None,
     time_limit_s: float = 1e9,
     *,
@@ -52,7 +53,8 @@ def run(
     datasets: folders, or "built-in". The seed draws the split (by task), the programs and the weights. operators: only these; None
     takes convolution, depthwise and matmul of datasets made of Ansor logs, everything else whole. per_assignment: at most so many
     training programs of each task and platform (None: all); the test part is never thinned out. joint: one model for all
-    platforms of a dataset, in place of one each. settings: model -> settings of it, recorded with the rows. folder: where
+    platforms of a dataset, in place of one each. settings: model -> settings of it, recorded with the rows. trainer: of
+    `tcl.training.loop.Trainer`, as {"loss": "lambda_rank", "compare_across": true}; choose by the rows' `valid_` scores. folder: where
     finished parts are kept. time_limit_s: train nothing more after it; a later run goes on, `missing` counts what is left.
     """
     progress = progress or Progress()
@@ -79,7 +81,7 @@ def run(
             "epochs": epochs,
             "operators": operators,
             "settings": (settings or {}).get(model, {}),
-        }
+        } | ({"trainer": trainer} if trainer else {})
         row = _cell(place, name, platform, model, seed, how, progress, late=time.monotonic() > deadline)
         if row is None:
             missing += 1
@@ -132,7 +134,7 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
     one = None if platform == "all" else [platform]
     choice = Choice("task", seed, one, operators, None, how["fraction"], how["per_assignment"])
     made = make(model, **({} if model == "xgb" else {"seed": seed}), **how["settings"])
-    trainer = Trainer(seed=seed, epochs=how["epochs"], patience=how["epochs"], progress=progress)
+    trainer = Trainer(seed=seed, epochs=how["epochs"], patience=how["epochs"], progress=progress, **how.get("trainer", {}))
     trained, result = train(dataset, made, trainer, choice)
     speed = _programs_per_second(trained, dataset, choice)
     return {
@@ -142,6 +144,7 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
         "seconds": result["seconds"], "programs_per_s": speed, "train_programs": result["train_programs"],
         "test_programs": result["programs"],
         "per_assignment": how["per_assignment"], "fraction": how["fraction"], "settings": made.settings,
+        "trainer": how.get("trainer", {}), **{f"valid_{m}": _number(result.get(f"valid_{m}")) for m in METRICS},
     }  # fmt: skip
 
 

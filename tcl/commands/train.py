@@ -28,6 +28,7 @@ def run(
     seed: int = 0,
     epochs: Annotated[int | None, typer.Option(help="At most so many; the default is the model's.")] = None,
     loss: Annotated[str | None, typer.Option(help="pairwise, lambda_rank, listnet or mse.")] = None,
+    across: Annotated[bool, typer.Option(help="Compare programs of different tasks too, as TLP does.")] = False,
     per_assignment: Annotated[int | None, typer.Option(help="At most so many programs of each task and platform.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     amp: Annotated[bool, typer.Option(help="Compute in bfloat16.")] = False,
@@ -45,7 +46,7 @@ def run(
     if not resume and (checkpoint / "checkpoint.json").exists():
         shutil.rmtree(checkpoint)
     chosen: dict[str, Any] = {k: v for k, v in {"epochs": epochs, "loss": loss}.items() if v is not None}
-    trainer = Trainer(seed=seed, device=device, amp=amp, checkpoint=checkpoint, progress=progress(), **chosen)
+    trainer = Trainer(seed=seed, device=device, amp=amp, checkpoint=checkpoint, compare_across=across, progress=progress(), **chosen)
     if not 0 < fraction <= 1:
         raise UserError(f"A fraction is more than 0 and at most 1, not {fraction}.")
     programs = _selected(data, selection, sampler, fraction, split, seed, platform, operator, per_assignment)
