@@ -25,8 +25,9 @@ from typing import Any
 
 from tcl.errors import UserError
 from tcl.programs.types import Measurement, Platform, Program, Task, format_id
-from tcl.tuning.measure import Died, MeasureStats, WorkerProcess
+from tcl.tuning.measure import MeasureStats
 from tcl.tuning.targets import host_target, this_machine
+from tcl.tuning.worker_process import Died, WorkerProcess
 
 TRIES = 2
 """A program that takes its worker or its device down so often is to blame."""
