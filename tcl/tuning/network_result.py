@@ -76,7 +76,8 @@ def task_rows(run: Run, bests: Mapping[int, Trial]) -> list[dict[str, Any]]:
         rows.append({
             "task": format_id(task.id), "name": task.name, "operator": task.operator, "weight": weight, "flops": task.flops,
             "trials": run.journal.count(task), "best_latency_s": best, "median_latency_s": median if math.isfinite(median) else None,
-            "gflops": task.flops / best / 1e9 if best else None,
+            "best_program": format_id(bests[task.id].program.id) if best else None, "gflops": task.flops / best / 1e9 if best else None,
+            "roofline_share": run.roofline.share(task, best) if run.roofline else None,
         })  # fmt: skip
     total = sum(r["weight"] * (r["best_latency_s"] or 0.0) for r in rows)
     for row in rows:

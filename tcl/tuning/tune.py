@@ -5,12 +5,7 @@
 Everything that is measured is in the dataset `out` before the next batch is proposed: a run that is stopped or killed goes on
 from there when it is started again with the same `out`, to the same total number of trials.
 
-Events, for live views and replay (`Progress.event`):
-- "phase": name (one of `PHASES`), task (its name, or "")
-- "task": task (id), name, operator, weight, trials, best_s, flops
-- "measured": trial (counts from 1), task (id), latency_s (or null), costs_s, error, best_s (of the task), predicted (the model's
-  score, or null for a random program), random, program (id), seconds (since the start), scored (candidates so far)
-- "result": the final JSON object
+What it tells while it works: `tcl.tuning.events`.
 """
 
 from __future__ import annotations
@@ -20,7 +15,8 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +25,7 @@ from tcl.errors import UserError
 from tcl.machine import busy
 from tcl.programs.types import Measurement, Platform, Task, format_id
 from tcl.progress import Progress, Stopped
+from tcl.tuning import events
 from tcl.tuning import journal as sources
 from tcl.tuning.allocate import Account, next_task
 from tcl.tuning.baseline import check_rivals, rival_latencies, untuned_latency
@@ -70,8 +67,10 @@ class Run:
     started: float = field(default_factory=time.monotonic)
     seconds: Counter[str] = field(default_factory=Counter)
     scored: int = 0
+    batches: int = 0
     shared: dict[str, Any] = field(default_factory=dict)
     searches: dict[int, strategies.Search] = field(default_factory=dict)
+    roofline: Roofline | None = None
     stopped: bool = False
 
     @property
@@ -80,6 +79,14 @@ class Run:
 
     def phase(self, name: str, task: str = "") -> None:
         self.progress.event("phase", name=name, task=task)
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[part] += time.monotonic() - started
 
 
 def tune(
@@ -115,6 +122,7 @@ def tune(
     Raises:
         UserError: unknown subject, model, strategy or target; a folder that is no dataset.
     """
+    started = time.monotonic()
     progress = progress or Progress()
     if trials < 1:
         raise UserError(f"{trials} trials are too few.", hint="Measure at least one program: --trials 64.")
@@ -142,9 +150,13 @@ def tune(
         journal.warm_start(warm_start)
     with _measurer(platform, tracker, cc) as measurer:
         beside = rivals if tracker is None and not gpu else ()  # they run on this machine's CPU
-        run = Run(what, platform, journal, trials, model, strategy, seed, progress, measurer, beside, cc)
+        run = Run(what, platform, journal, trials, model, strategy, seed, progress, measurer, beside, cc, started)
+        run.seconds["tasks"] = time.monotonic() - started
+        events.about(run)
+        _measure_roofline(run)
         result = _tune_operator(run, export) if what.operator else _tune_network(run, export)
     result["seconds"] = time.monotonic() - run.started
+    result["time_s"] = events.times(run)  # exporting included
     progress.event("result", **result)
     return result
 
@@ -171,8 +183,9 @@ def search(run: Run) -> None:
             run.measurer.best[platform.name, account.task.id] = best
         if journal.trials[account.task.id]:
             account.add(journal.count(account.task), best)
-        _task_event(run, account)
+        events.account(run, account)
     run.phase("search")
+    events.spent(run)
     done = journal.count()
     while done < run.trials:
         try:
@@ -188,16 +201,17 @@ def search(run: Run) -> None:
             account.exhausted = True
             continue
         programs = [p.program for p in proposals]
-        begin = time.monotonic()
-        measurements = _measure(run, account.task, proposals)
-        run.seconds["measure"] += time.monotonic() - begin
+        with run.timed("measure"):
+            measurements = _measure(run, account.task, proposals)
         journal.add(programs, measurements)
-        _report(run, account.task, proposals, measurements, done)
+        run.batches += 1
+        events.batch(run, run.batches, account.task, proposals, measurements, done)
         done += len(programs)
         with busy():
             run.searches[account.task.id].observe(programs, [m.latency_s for m in measurements])
         account.add(journal.count(account.task), journal.best_s(account.task))
-        _task_event(run, account)
+        events.account(run, account)
+        events.spent(run)
         run.progress.step(done, run.trials, "trials")
 
 
@@ -229,23 +243,6 @@ def _batch_size(run: Run) -> int:
     return max(2, min(BATCH, run.trials // (2 * len(run.subject.tasks))))
 
 
-def _report(run: Run, task: Task, proposals: list[strategies.Proposal], measurements: list[Measurement], done: int) -> None:
-    for i, (proposal, m) in enumerate(zip(proposals, measurements, strict=True)):
-        run.progress.event(
-            "measured", trial=done + i + 1, task=format_id(task.id), program=format_id(m.program), latency_s=_finite(m.latency_s),
-            costs_s=list(m.costs_s), error=m.error, best_s=_finite(run.journal.best_s(task)), predicted=proposal.score,
-            random=proposal.random, seconds=time.monotonic() - run.started, scored=run.scored,
-        )  # fmt: skip
-
-
-def _task_event(run: Run, account: Account) -> None:
-    task = account.task
-    run.progress.event(
-        "task", task=format_id(task.id), name=task.name, operator=task.operator, weight=account.weight, flops=task.flops,
-        trials=run.journal.count(task), best_s=_finite(run.journal.best_s(task)),
-    )  # fmt: skip
-
-
 # -- what comes out ----------------------------------------------------------------------------------------------------
 
 
@@ -260,8 +257,10 @@ def best_trial(run: Run, task: Task) -> tuple[Trial | None, Check | None]:
     for trial in run.journal.ranked(task):
         here = isinstance(run.measurer, Measurer) and run.platform.kind == "cpu"  # where PyTorch's comparison runs the program
         spec = run.subject.operator if here else ""
-        verdict = check(run.measurer, run.platform, task, trial.program, spec)
+        with run.timed("check"):
+            verdict = check(run.measurer, run.platform, task, trial.program, spec)
         if verdict.correct:
+            events.best(run, task, trial)
             return trial, verdict
         if not verdict.known:  # a stalled machine, not a wrong program: another run may tell
             unknown += 1
@@ -283,38 +282,42 @@ def _tune_operator(run: Run, export: bool) -> dict[str, Any]:
     # an unscheduled program binds no threads: a GPU cannot run it
     untuned = untuned_latency(run.measurer, run.platform, task) if run.platform.kind == "cpu" else math.nan
     run.measurer.best.pop((run.platform.name, task.id), None)  # the cut-off compares with tuned programs
-    rivals = rival_latencies(run.subject.operator, run.rivals, run.measurer.threads)
-    run.progress.event("baseline", untuned_latency_s=_finite(untuned), **rivals)
+    with run.timed("compare"):
+        rivals = rival_latencies(run.subject.operator, run.rivals, run.measurer.threads)
+    run.progress.event("baseline", untuned_latency_s=events.finite(untuned), **rivals)
     search(run)
     run.phase("final", task.name)
     trial, verdict = best_trial(run, task)
     result = _common(run) | {
-        "untuned_latency_s": _finite(untuned),
+        "untuned_latency_s": events.finite(untuned),
         **rivals,
         "best_latency_s": trial.latency_s if trial else None,
-        "median_latency_s": _finite(run.journal.median_s(task, random_only=True)),
-        "median_measured_latency_s": _finite(run.journal.median_s(task, random_only=False)),
+        "median_latency_s": events.finite(run.journal.median_s(task, random_only=True)),
+        "median_measured_latency_s": events.finite(run.journal.median_s(task, random_only=False)),
         "correct": trial is not None,
         "max_error": max(verdict.unscheduled, verdict.pytorch or 0.0) if verdict else None,
         "best_program": format_id(trial.program.id) if trial else None,
         "gflops": task.flops / trial.latency_s / 1e9 if trial else None,
     }
-    result |= _roofline(run, lambda roof: {"roofline_share": roof.share(task, result["best_latency_s"])})
+    if run.roofline:
+        result["roofline_share"] = run.roofline.share(task, result["best_latency_s"])
     if trial and export:
         run.phase("export", task.name)
-        with busy():
+        with busy(), run.timed("export"):
             result["export"] = export_task(
                 run.journal.dataset.path / "export", run.subject.operator, task, trial, run.platform, run.cc
             )
     return result
 
 
-def _roofline(run: Run, more: Callable[[Roofline], dict[str, Any]]) -> dict[str, Any]:
-    """This machine's roofline, and what `more` makes of it; nothing where programs run elsewhere."""
+def _measure_roofline(run: Run) -> None:
+    """Where programs run on this machine's CPU."""
     if not isinstance(run.measurer, Measurer) or run.platform.kind != "cpu":
-        return {}
-    roof = roofline(run.measurer.threads)
-    return {} if roof is None else {"roofline": {"flops": roof.flops, "bandwidth": roof.bandwidth}} | more(roof)
+        return
+    with run.timed("roofline"):
+        run.roofline = roofline(run.measurer.threads)
+    if run.roofline:
+        run.progress.event("roofline", **run.roofline.told())
 
 
 def _tune_network(run: Run, export: bool) -> dict[str, Any]:
@@ -328,27 +331,18 @@ def _tune_network(run: Run, export: bool) -> dict[str, Any]:
         if trial is not None:
             bests[task.id] = trial
     run.phase("network")
-    result = _common(run) | finish_network(run, bests)
-    result |= _roofline(run, lambda roof: {"tasks": [_with_share(row, roof, run) for row in result["tasks"]]})
+    with run.timed("network"):
+        outcome = finish_network(run, bests)
+    result = _common(run) | outcome
     if export:
         run.phase("export")
-        with busy():
+        with busy(), run.timed("export"):
             result["export"] = export_network(run.journal.dataset.path / "export", run.subject.name, run.subject.tasks, bests, run.platform)
     return result
 
 
-def _with_share(row: dict[str, Any], roof: Roofline, run: Run) -> dict[str, Any]:
-    task = next(t for t in run.subject.tasks if format_id(t.id) == row["task"])
-    return row | {"roofline_share": roof.share(task, row["best_latency_s"])}
-
-
 def _common(run: Run) -> dict[str, Any]:
     counted = [t for group in run.journal.trials.values() for t in group.values() if t.counted]
-    timings = Counter(run.seconds)
-    for made in run.searches.values():
-        timings.update(made.seconds)
-    stats = run.measurer.stats
-    timings.update({"build": stats.build_s, "run": stats.run_s, "waiting": stats.waiting_s})
     return {
         "subject": run.subject.name,
         "platform": run.platform.name,
@@ -360,13 +354,11 @@ def _common(run: Run) -> dict[str, Any]:
         "failed": dict(run.journal.failures()),
         "stopped": run.stopped,
         "scored": run.scored,
-        "time_s": {name: round(value, 3) for name, value in timings.items()},
+        "machine": run.platform.description,
+        "threads": run.measurer.threads,
+        "versions": events.versions(),
         "dataset": str(run.journal.dataset.path),
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    } | ({"roofline": run.roofline.told()} if run.roofline else {})
 
 
 def default_folder(text: str, model: str, strategy: str, profile: str, seed: int, key: str = "") -> Path:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tcl.tuning import roofline as module
+from tcl.tuning.apart import ProcessFailed
 from tcl.tuning.operators import operator_task
-from tcl.tuning.roofline import Roofline, roofline
+from tcl.tuning.roofline import Roofline, known_roofline, roofline
 
 pytestmark = pytest.mark.tvm
 
@@ -21,6 +22,27 @@ def test_measured_once(tmp_path, monkeypatch):
     path.write_text("{cut")
     with pytest.raises(NameError):  # a broken file is measured again
         roofline(1)
+
+
+def test_measured_again_the_higher_of_each_peak_counts(tmp_path, monkeypatch):
+    monkeypatch.setenv("TCL_WORKSPACE", str(tmp_path))
+    assert known_roofline(1) is None
+    answers = iter([(5e9, 2e9), (4e9, 3e9)])  # the second time other work took a part of the arithmetic
+
+    def measured(*args, **settings):
+        flops, bandwidth = next(answers)
+        return {"flops": flops, "bandwidth": bandwidth, "threads": 1, "measured_at": 0.0}
+
+    monkeypatch.setattr(module, "call", measured)
+    assert roofline(1) == known_roofline(1) == Roofline(5e9, 2e9, 1, 0.0)
+    assert roofline(1, again=True) == known_roofline(1) == Roofline(5e9, 3e9, 1, 0.0)
+
+    def fails(*args, **settings):
+        raise ProcessFailed("killed")
+
+    monkeypatch.setattr(module, "call", fails)
+    assert roofline(1, again=True) == Roofline(5e9, 3e9, 1, 0.0)
+    assert roofline(2) is None
 
 
 def test_share():

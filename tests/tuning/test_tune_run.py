@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from tcl.errors import UserError
 from tcl.programs.dataset import Dataset
-from tcl.programs.types import Measurement, Program
+from tcl.programs.types import Measurement, Program, parse_id
 from tcl.progress import Progress, Stopped
 from tcl.tuning.check import check, largest_error
 from tcl.tuning.design_space import module, sample_programs, schedule_text
@@ -74,8 +75,33 @@ def test_result(tuned):
     assert {m["random"] for m in measured} == {True, False}
     assert all((m["predicted"] is None) == m["random"] for m in measured)
     assert [p["name"] for p in recorder.of("phase")] == ["tasks", "baselines", "search", "final", "export"]
+    batches = [m["batch"] for m in measured]
+    assert batches == sorted(batches) and set(batches) == set(range(1, max(batches) + 1)) and max(batches) > 1
     rows = Dataset.open(folder).measurements()
     assert rows[rows["source"].isin([RANDOM, SEARCH])]["program"].nunique() == 40
+
+
+def test_it_tells_what_a_report_needs(tuned):
+    _, recorder, result = tuned
+    (about,) = recorder.of("about")
+    assert about["machine"] and about["trials"] == 40 and {"python", "apache-tvm"} <= about["versions"].keys()
+    (roof,) = recorder.of("roofline")
+    assert roof == result["roofline"]
+    task = recorder.of("task")[-1]
+    assert result["roofline_share"] * result["best_latency_s"] == pytest.approx(
+        max(task["flops"] / roof["flops"], task["bytes"] / roof["bandwidth"])
+    )
+    (best,) = recorder.of("best")
+    assert best["program"] == result["best_program"] and best["latency_s"] == result["best_latency_s"]
+    assert Program(parse_id(task["task"]), best["schedule"]).id == parse_id(best["program"])
+    told = recorder.of("time")
+    assert len(told) == 1 + max(m["batch"] for m in recorder.of("measured"))
+    for earlier, later in itertools.pairwise(told):  # seconds only grow
+        assert all(later["time_s"][part] >= spent for part, spent in earlier["time_s"].items())
+    spent = result["time_s"]
+    apart = ("tasks", "roofline", "compare", "space", "random", "search", "learn", "build", "run", "waiting", "check", "export")
+    assert sum(spent.get(part, 0.0) for part in apart) <= result["seconds"] + 0.1
+    assert spent["features"] + spent["model"] + spent["validate"] <= spent["search"] + 0.1
 
 
 def test_exports_run_in_a_fresh_process(tuned):
