@@ -33,6 +33,11 @@ def search_box() -> None:
     )  # fmt: skip
 
 
+def clear_button(mask: np.ndarray | None) -> None:
+    """Always there: the browser fetches what draws a button when the first appears, and a selection would wait 0.3 s for it."""
+    st.button("Clear all", icon=":material/deselect:", key="clear-all", disabled=mask is None, on_click=clear)
+
+
 def conditions_line(shown: Shown, mask: np.ndarray | None) -> None:
     """How many are selected, and by what; each condition can be taken back."""
     if mask is None:
@@ -43,14 +48,11 @@ def conditions_line(shown: Shown, mask: np.ndarray | None) -> None:
         return
     frame = shown.frame
     failed = int((mask & (frame["error"] != "").to_numpy()).sum())
-    said = words(shown)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         text = f"**{int(mask.sum()):,}** selected · {int((mask & frame['sampled'].to_numpy()).sum()):,} sampled"
         st.markdown(text + (f" · {failed:,} failed" if failed else "") + " · by")
-        for part, text in said:
+        for part, text in words(shown):
             st.button(text, icon=":material/close:", key=f"drop-{part}", help="Take this condition back", on_click=write, args=(part, ""))
-        if len(said) > 1:
-            st.button("Clear all", type="tertiary", key="clear-all", on_click=clear)
 
 
 @st.cache_resource(max_entries=3, show_spinner=False)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.explore_charts import baseline_line, histogram_chart, map_chart, pair_chart, parallel_chart
 from app.explore_state import Shown, clear, mask_of, read
-from app.explore_tools import conditions_line, explanation, export_popover, search_box, selections_popover, table
+from app.explore_tools import clear_button, conditions_line, explanation, export_popover, search_box, selections_popover, table
 from app.links import opened_ids
 from app.map_job import JOB, make_map, missing_map, wait_for_map
 from app.program_view import show_programs
@@ -92,6 +92,7 @@ def explorer() -> None:
         search_box()
         selections_popover(shown, mask)
         export_popover(shown, mask)
+        clear_button(mask)
         conditions_line(shown, mask)
     left, right = st.columns([3, 2], gap="medium")
     with left:
