@@ -12,14 +12,17 @@ function library() {
   return window.tclPlotly
 }
 
-async function textOf(chart, data) {
+// A large figure's text, fetched once.
+function textOf(chart, data) {
   if (!data.address) return data.figure
-  if (chart.fetched?.address !== data.address) {
-    const answer = await fetch(data.address)
-    if (!answer.ok) throw new Error("the app no longer keeps this figure; reload the page")
-    chart.fetched = { address: data.address, text: await answer.text() }
-  }
+  if (chart.fetched?.address !== data.address) chart.fetched = { address: data.address, text: fetched(data.address) }
   return chart.fetched.text
+}
+
+async function fetched(address) {
+  const answer = await fetch(address)
+  if (!answer.ok) throw new Error("the app no longer keeps this figure; reload the page")
+  return answer.text()
 }
 
 const KINDS = { i1: Int8Array, u1: Uint8Array, i2: Int16Array, u2: Uint16Array, i4: Int32Array, u4: Uint32Array, f4: Float32Array, f8: Float64Array }
@@ -258,6 +261,7 @@ export default function (component) {
   chart.send = setTriggerValue
   if (chart.wanted === wanted) return
   chart.wanted = wanted
+  Promise.resolve(textOf(chart, data)).catch(() => {})  // on its way while the library loads; a failure is told by `draw`
   chart.last = (chart.last ?? Promise.resolve())
     .then(() => near(chart))
     .then(() => chart === document.querySelector(".tcl-chart") || calm())

@@ -145,8 +145,10 @@ def _rows(shown: Shown, part: pd.DataFrame) -> pd.DataFrame:
 
 
 def selections_popover(shown: Shown, mask: np.ndarray | None) -> None:
-    """Save the selection under a name; take up a saved one."""
-    with st.popover("Selections", icon=":material/bookmark:"):
+    """Save the selection under a name; take up a saved one. Filled when it is opened: the page stands sooner."""
+    with st.popover("Selections", icon=":material/bookmark:", key="selections", on_change="rerun") as below:
+        if not below.open:
+            return
         known = list_selections(shown.dataset)
         if mask is not None and mask.any():
             name = st.text_input("Name", key="selection-name", placeholder="tiles-of-16")
@@ -165,9 +167,11 @@ def selections_popover(shown: Shown, mask: np.ndarray | None) -> None:
 
 def export_popover(shown: Shown, mask: np.ndarray | None) -> None:
     """The selected programs (or all) as files."""
-    frame = shown.frame
-    chosen = frame if mask is None else frame[mask]
-    with st.popover("Export", icon=":material/download:"):
+    with st.popover("Export", icon=":material/download:", key="export", on_change="rerun") as below:
+        if not below.open:
+            return
+        frame = shown.frame
+        chosen = frame if mask is None else frame[mask]
         st.caption(f"{len(chosen):,} programs: {'all that are shown' if mask is None else 'the selected'}")
         new = st.checkbox(f"Plan: only what {shown.platform} has not measured", key="plan-new", disabled=shown.platform is None)
         planned = chosen[chosen["measurements"] == 0] if new else chosen
