@@ -87,6 +87,39 @@ def head(job: Job, prefix: str, more: Callable[[], None] | None = None) -> None:
         st.error(job.error, title="This job failed", icon=":material/error:")
 
 
+def tuning_numbers(job: Job, frame: pd.DataFrame, several: bool, best: pd.Series) -> None:
+    """A tuning run in a line of figures. frame: `tcl.views.tuning.measured`; several: whether it has several tasks; best: its best
+    latency after each trial, seconds."""
+    result = job.progress["latest"].get("baseline", {}) | (job.result or {})
+    value = float(best.dropna().iloc[-1]) if best.notna().any() else math.nan
+    best_s = result.get("best_latency_s") or value
+    failed = tuning.failures(frame)
+    with st.container(horizontal=True, gap="medium"):
+        words = "Network, sum of bests" if several and not result.get("best_latency_s") else "Best"
+        _metric(words, latency_text(best_s) if pd.notna(value) else "none yet")
+        _metric("Measured", f"{len(frame):,}")
+        _metric("Failed", f"{sum(failed.values()):,}", ", ".join(f"{n} {k.replace('_', ' ')}" for k, n in failed.items()) or None)
+        if job.state in ALIVE:
+            _metric("Throughput", f"{tuning.per_minute(frame):.0f} / min")
+        for key, label in tuning.REFERENCES.items():
+            if result.get(key):
+                _metric(label, latency_text(result[key]), f"{result[key] / best_s:.2f} × the best" if best_s else None)
+        if "correct" in result:
+            _metric("Output", "correct" if result["correct"] else "WRONG", "compared with NumPy / PyTorch")
+
+
+def tuning_waits(job: Job) -> None:
+    """What a tuning run shows before its first program was measured."""
+    if job.state not in ALIVE:
+        st.caption("Nothing was measured.")
+        return
+    phase = job.progress["latest"].get("phase", {}).get("name", "")
+    st.info(
+        f"Nothing measured yet{f': {phase}' if phase else ''}. The first programs take some seconds: TVM is loaded first.",
+        icon=":material/hourglass_empty:",
+    )
+
+
 def tuning_view(job: Job) -> None:
     """A tuning run, live, finished or replayed."""
     events = job.events()
@@ -94,45 +127,18 @@ def tuning_view(job: Job) -> None:
     per_task = tuning.tasks(events)
     latest = job.progress["latest"]
     result = latest.get("baseline", {}) | (job.result or {})
-    state = job.state
     if frame.empty:
-        phase = latest.get("phase", {}).get("name", "")
-        if state in ALIVE:
-            st.info(
-                f"Nothing measured yet{f': {phase}' if phase else ''}. The first programs take some seconds: TVM is loaded first.",
-                icon=":material/hourglass_empty:",
-            )
-        else:
-            st.caption("Nothing was measured.")
+        tuning_waits(job)
         return
     several = len(per_task) > 1
     weights = dict(zip(per_task["task"], per_task["weight"].fillna(1.0), strict=True)) if several else None
     best = tuning.best_so_far(frame, weights)
     value = float(best.dropna().iloc[-1]) if best.notna().any() else math.nan
-    best_s = result.get("best_latency_s") or value
-    failed = tuning.failures(frame)
-    with st.container(horizontal=True, gap="medium"):
-        _metric(
-            "Best" if not several else "Network, sum of bests",
-            latency_text(best_s) if pd.notna(value) else "none yet",
-        )
-        _metric("Measured", f"{len(frame):,}")
-        _metric("Failed", f"{sum(failed.values()):,}", ", ".join(f"{n} {k.replace('_', ' ')}" for k, n in failed.items()) or None)
-        if state in ALIVE:
-            _metric("Throughput", f"{tuning.per_minute(frame):.0f} / min")
-        for key, label in (("untuned_latency_s", "Untuned"), ("pytorch_latency_s", "PyTorch")):
-            if result.get(key):
-                _metric(
-                    label,
-                    latency_text(result[key]),
-                    f"{result[key] / best_s:.2f} × the best" if best_s else None,
-                )
-        if "correct" in result:
-            _metric("Output", "correct" if result["correct"] else "WRONG", "compared with NumPy / PyTorch")
+    tuning_numbers(job, frame, several, best)
     against = st.segmented_control(
         "Against", ["trials", "seconds"], default="trials", key=f"against-{job.id}", label_visibility="collapsed"
     )
-    references = {"untuned": result.get("untuned_latency_s"), "PyTorch": result.get("pytorch_latency_s")}
+    references = {label: result.get(key) for key, label in tuning.REFERENCES.items()}
     figure = tuning.best_figure(frame, against or "trials", references, weights)
     chart(figure, key=f"best-{job.id}-{against}", height=340, alt=f"Best latency against {against}: now {latency_text(value)}")
     if several:

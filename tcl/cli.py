@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from tcl.commands import app_command, bench, collect, data, distill, evaluate, jobs, map, program, roofline, sample, train, tune
+from tcl.commands import app_command, bench, collect, data, distill, evaluate, jobs, map, program, report, roofline, sample, train, tune
 from tcl.errors import UserError
 
 cli = typer.Typer(
@@ -21,7 +21,7 @@ cli.add_typer(data.cli, name="data")
 cli.add_typer(jobs.cli, name="jobs")
 for module, name in (
     (collect, "collect"), (sample, "sample"), (train, "train"), (evaluate, "evaluate"), (distill, "distill"),
-    (tune, "tune"), (roofline, "roofline"), (map, "map"), (program, "program"), (bench, "bench"), (app_command, "app"),
+    (tune, "tune"), (report, "report"), (roofline, "roofline"), (map, "map"), (program, "program"), (bench, "bench"), (app_command, "app"),
 ):  # fmt: skip
     cli.command(name)(module.run)
 

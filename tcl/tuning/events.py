@@ -1,6 +1,7 @@
 """What a tuning run tells while it works: everything that a live view, a replay or a report draws.
 
-- "about": subject, platform, machine (its description), threads, cost_model, strategy, seed, trials (asked for), versions
+- "about": subject, platform, machine (its description), threads, cost_model, strategy, seed, trials (asked for), versions, dataset
+  (its folder)
 - "roofline": flops, bandwidth (per second), threads, machine; where programs run on this machine's CPU
 - "phase": name (one of `tcl.tuning.tune.PHASES`), task (its name, or "")
 - "baseline": untuned_latency_s and the rivals' latencies, of an operator
@@ -39,6 +40,7 @@ def about(run: Run) -> None:
     run.progress.event(
         "about", subject=run.subject.name, platform=run.platform.name, machine=run.platform.description, threads=run.measurer.threads,
         cost_model=run.model, strategy=run.strategy, seed=run.seed, trials=run.trials, versions=versions(),
+        dataset=str(run.journal.dataset.path),
     )  # fmt: skip
 
 
