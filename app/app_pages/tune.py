@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
 from app.job_view import head
@@ -28,7 +30,11 @@ def begin(argv: list[str]) -> None:
 
 def go_on(run: Run) -> None:
     """Start a broken-off run again, into the same folder: what was measured counts."""
-    show_first(submit("tune", run.argv, f"{run.job.about.get('title') or run.id}, continued"))
+    about, argv = run.job.about, run.argv
+    if "--out" in argv[:-1]:  # relative to where that job began
+        place = argv.index("--out") + 1
+        argv[place] = str(Path(about.get("cwd", "."), argv[place]))
+    show_first(submit("tune", argv, f"{about.get('title') or run.id}, continued"))
 
 
 def empty() -> None:
