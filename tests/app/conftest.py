@@ -11,8 +11,9 @@ from tests.views.conftest import fill
 def browser():
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine: install the chromium package to drive the app")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=20_000)  # the machine may be busy: what is tested is what appears, not when
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
