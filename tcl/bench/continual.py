@@ -5,6 +5,9 @@
 Every finished cell (a method on a prefix of an order, with a seed) is one JSON file in `cells`; a run that is stopped, or that reaches
 `time_limit_s`, goes on from there. Orders that begin alike share their first cells. All methods get the same programs, labels, test
 tasks, network shape and trainer; what bounds the cost (`per_assignment`, epochs, …) is recorded beside the results.
+
+An order's last platform is the new one, of which `fraction` of the programs is measured; of the earlier ones `source_fraction` is, all
+by default: what a knowledge base is for is to make a new platform cheap, not the old ones.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ class _Bench:
     settings: Any
     shape: Any
     cells: Path
+    source_fraction: float
     all_epochs: int
     test_part: str
     split_seed: int
@@ -99,21 +103,26 @@ class _Bench:
 
     # -- methods -------------------------------------------------------------------------------------------------------
 
-    def sequence(self, method: str, prefix: Sequence[str], seed: int, changes: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Our method, or a variant of it, on a prefix of an order; the history of the knowledge base."""
+    def sequence(
+        self, method: str, prefix: Sequence[str], seed: int, changes: dict[str, Any] | None = None, new: bool = True
+    ) -> dict[str, Any]:
+        """Our method, or a variant of it, on a prefix of an order; the history of the knowledge base. new: the prefix is the whole order,
+        its last platform the new one."""
         from tcl.continual.sequence import run_sequence
 
         changes = dict(changes or {})
         shape = replace(self.shape, rank=changes.pop("rank")) if "rank" in changes else self.shape
         settings = replace(self.settings, **changes)
+        if not new and self.source_fraction == 1.0:
+            settings = replace(settings, epochs=self.all_epochs)
 
         def compute(folder: Path) -> dict[str, Any]:
             if len(prefix) > 1:
-                self.sequence(method, prefix[:-1], seed, changes | ({"rank": shape.rank} if shape != self.shape else {}))
-                shutil.copytree(self._folder(method, prefix[:-1], seed) / "kb", folder / "kb", dirs_exist_ok=True)
+                self.sequence(method, prefix[:-1], seed, changes | ({"rank": shape.rank} if shape != self.shape else {}), new=False)
+                shutil.copytree(self._folder(method, prefix[:-1], seed, False) / "kb", folder / "kb", dirs_exist_ok=True)
             base = run_sequence(
                 prefix,
-                lambda p: self.data(p, seed),
+                lambda p: self.data(p, seed, None if new and p == prefix[-1] else self.source_fraction),
                 folder / "kb",
                 test_of=self.test,
                 shape=shape,
@@ -123,10 +132,10 @@ class _Bench:
             )
             return {"history": base.history}
 
-        return self.cell(_name(method, prefix), seed, compute)
+        return self.cell(_name(method, prefix, new), seed, compute)
 
-    def _folder(self, method: str, prefix: Sequence[str], seed: int) -> Path:
-        return self.cells / f"{_name(method, prefix)}-s{seed}"
+    def _folder(self, method: str, prefix: Sequence[str], seed: int, new: bool = True) -> Path:
+        return self.cells / f"{_name(method, prefix, new)}-s{seed}"
 
     def scratch(self, platform: str, seed: int, everything: bool = False) -> dict[str, Any]:
         from tcl.continual import baselines
@@ -140,45 +149,52 @@ class _Bench:
 
         return self.cell(_name("scratch_all" if everything else "scratch", [platform]), seed, compute)
 
-    def fine_tune(self, prefix: Sequence[str], seed: int) -> dict[str, Any]:
+    @property
+    def _source(self) -> str:
+        """The baseline that is a model of an earlier platform alone."""
+        return "scratch_all" if self.source_fraction == 1.0 else "scratch"
+
+    def fine_tune(self, prefix: Sequence[str], seed: int, new: bool = True) -> dict[str, Any]:
         """The model after the last platform of the prefix, scored on all of them."""
         from tcl.continual import baselines
         from tcl.models.base import load
 
         if len(prefix) == 1:
-            return self.scratch(prefix[0], seed)
+            return self.scratch(prefix[0], seed, self._source == "scratch_all")
 
         def compute(folder: Path) -> dict[str, Any]:
-            self.fine_tune(prefix[:-1], seed)
-            before = load(self._folder("fine_tune" if len(prefix) > 2 else "scratch", prefix[:-1], seed))
-            model = baselines.fine_tune(
-                self.shape, before, self.data(prefix[-1], seed).train, baselines.trainer_of(self.settings, seed, self.progress)
-            )
+            self.fine_tune(prefix[:-1], seed, new=False)
+            name = self._folder("fine_tune", prefix[:-1], seed, False) if len(prefix) > 2 else self._folder(self._source, prefix[:-1], seed)
+            data = self.data(prefix[-1], seed, None if new else self.source_fraction)
+            epochs = self.all_epochs if not new and self.source_fraction == 1.0 else None
+            trainer = baselines.trainer_of(self.settings, seed, self.progress, epochs)
+            model = baselines.fine_tune(self.shape, load(name), data.train, trainer)
             model.save(folder)
             return {"row": self._row(model, prefix)}
 
-        return self.cell(_name("fine_tune", prefix), seed, compute)
+        return self.cell(_name("fine_tune", prefix, new), seed, compute)
 
     def frozen(self, source: str, target: str, seed: int) -> dict[str, Any]:
         from tcl.models.base import load
 
         def compute(folder: Path) -> dict[str, Any]:
-            self.scratch(source, seed)
-            return {"row": self._row(load(self._folder("scratch", [source], seed)), [target])}
+            self.scratch(source, seed, self._source == "scratch_all")
+            return {"row": self._row(load(self._folder(self._source, [source], seed)), [target])}
 
         return self.cell(_name("frozen", [source, target]), seed, compute)
 
-    def together(self, method: str, platforms: Sequence[str], seed: int) -> dict[str, Any]:
-        """joint or hardware: all platforms at once, so the order does not matter."""
+    def together(self, method: str, order: Sequence[str], seed: int) -> dict[str, Any]:
+        """joint or hardware: all platforms at once, the last one new; the order of the others does not matter."""
         from tcl.continual import baselines
 
         def compute(folder: Path) -> dict[str, Any]:
-            trains = [self.data(p, seed).train for p in platforms]
-            trainer = baselines.trainer_of(self.settings, seed, self.progress)
+            trains = [self.data(p, seed, self.source_fraction if p != order[-1] else None).train for p in platforms]
+            trainer = baselines.trainer_of(self.settings, seed, self.progress, self.all_epochs if self.source_fraction == 1.0 else None)
             model = baselines.joint(self.shape, trains, trainer) if method == "joint" else baselines.hardware(trains, trainer)
             return {"row": self._row(model, platforms), "size_bytes": 4 * model.parameters(), "programs": sum(map(len, trains))}
 
-        return self.cell(_name(method, sorted(platforms)), seed, compute)
+        platforms = [*sorted(order[:-1]), order[-1]]
+        return self.cell(_name(method, platforms), seed, compute)
 
     def _row(self, model: Any, platforms: Sequence[str]) -> dict[str, Any]:
         from tcl.continual.evaluate import score
@@ -199,17 +215,18 @@ class _Bench:
                 "warnings": sum(bool(h["learned"]["warning"]) for h in history),
             }  # fmt: skip
         elif method == "fine_tune":
-            history = [{"platform": p, "row": self.fine_tune(order[: i + 1], seed)["row"]} for i, p in enumerate(order)]
+            steps = [(order[: i + 1], i == len(order) - 1) for i in range(len(order))]
+            history = [{"platform": prefix[-1], "row": self.fine_tune(prefix, seed, new)["row"]} for prefix, new in steps]
             more = {"size_mb": self._model_mb()}
         else:
             row = {}
             for i, p in enumerate(order):
                 if method == "frozen":
-                    row |= self.frozen(order[i - 1], p, seed)["row"] if i else self.scratch(p, seed)["row"]
+                    row |= self.frozen(order[i - 1], p, seed)["row"] if i else self.scratch(p, seed, self._source == "scratch_all")["row"]
                 elif method in ("joint", "hardware"):
                     row = self.together(method, order, seed)["row"]
                 else:
-                    row |= self.scratch(p, seed, method == "scratch_all")["row"]
+                    row |= self.scratch(p, seed, method == "scratch_all" or (i < len(order) - 1 and self._source == "scratch_all"))["row"]
             history = [{"platform": p, "row": row if i == len(order) - 1 else {}} for i, p in enumerate(order)]
             more = {
                 "size_mb": self.together(method, order, seed)["size_bytes"] / 1e6
@@ -249,6 +266,7 @@ def run(
     methods: Sequence[str] = METHODS,
     orders: Sequence[Sequence[str]] | None = None,
     fraction: float = 0.1,
+    source_fraction: float = 1.0,
     sampler: str = "rdu",
     per_assignment: int | None = None,
     pool_per_assignment: int = 200,
@@ -263,6 +281,7 @@ def run(
     """Returns {"bench", "rows", "summary", "agreement", "goals", "machine", "settings", "missing"}.
 
     data: a dataset (the built-in one). platforms: those to learn (all of one kind). methods: some of `METHODS`. orders: all permutations.
+    fraction, source_fraction: see this module.
     per_assignment, pool_per_assignment, operators: bound the programs (`tcl.continual.data.Choice`). settings: of
     `tcl.continual.distill.Settings`. all_epochs: of training from scratch on all programs, which is `1 / fraction` times as many. ablation:
     instead of the methods, ours beside `ABLATIONS` (all, or those named) on validation tasks. time_limit_s: start no cell after it; what
@@ -292,14 +311,14 @@ def run(
     about = {
         "data": str(data or "built-in"), "version": dataset.version, "choice": asdict(choice),
         "settings": how.plain(), "shape": asdict(Shape()),
-        "all_epochs": all_epochs, "split_seed": split_seed, "part": "valid" if ablation else "test",
+        "source_fraction": source_fraction, "all_epochs": all_epochs, "split_seed": split_seed, "part": "valid" if ablation else "test",
     }  # fmt: skip
     where = Path(cells) if cells else workspace() / "bench" / "continual"
     where.mkdir(parents=True, exist_ok=True)
     _same(where / ("ablation.json" if ablation else "settings.json"), about)
     bench = _Bench(
-        dataset, chosen, choice, how, Shape(), where / "ablation" if ablation else where, all_epochs, about["part"], split_seed,
-        time.monotonic() + time_limit_s, progress,
+        dataset, chosen, choice, how, Shape(), where / "ablation" if ablation else where, source_fraction, all_epochs, about["part"],
+        split_seed, time.monotonic() + time_limit_s, progress,
     )  # fmt: skip
     every = [list(o) for o in orders] if orders else [list(o) for o in permutations(chosen)]
     variants: list[tuple[str, dict[str, Any] | None]] = [(m, None) for m in methods]
@@ -330,8 +349,8 @@ def _same(path: Path, about: dict[str, Any]) -> None:
     write_json(path, about)
 
 
-def _name(method: str, platforms: Sequence[str]) -> str:
-    return "".join(c if c.isalnum() or c in "+.-_" else "_" for c in f"{method}.{'+'.join(platforms)}")
+def _name(method: str, platforms: Sequence[str], new: bool = True) -> str:
+    return "".join(c if c.isalnum() or c in "+.-_" else "_" for c in f"{method}.{'+'.join(platforms)}") + ("" if new else ".source")
 
 
 def _give_hardware(dataset: Any, inputs: Sequence[Any]) -> None:

@@ -36,19 +36,25 @@ class Rdu(Sampler):
     u: float = 1.0
     neighbours: int = 20
     local: bool = True
+    optimism: float | None = None
+    drawn: bool = True
     allocation: Allocation = "proportional"
     name: ClassVar[str] = "rdu"
-    judges_by = ("uncertainty",)
+    judges_by = ("uncertainty", "prediction")
 
     def pick(self, group: Group, budget: int, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         judged: dict[str, np.ndarray] = {}
         judged["representativeness"] = typicality(group.vectors, self.neighbours, bool(self.local))
         merit = judged["representativeness"] ** self.r
         if group.uncertainty is not None:
-            judged["uncertainty"] = rank_share(group.uncertainty)
+            doubt = group.uncertainty
+            if self.optimism is not None and group.prediction is not None:
+                doubt = group.prediction + self.optimism * doubt
+            judged["uncertainty"] = rank_share(doubt)
             merit = merit * judged["uncertainty"] ** self.u
         # The largest of weight / Exp(1) falls on each row with a chance in proportion to its weight.
-        drawn = (merit / rng.exponential(size=len(merit))).astype(np.float32)
+        lot = rng.exponential(size=len(merit)) if self.drawn else 1 + 1e-6 * rng.random(len(merit))
+        drawn = (merit / lot).astype(np.float32)
         picked, judged["diversity"] = farthest_first(group.vectors, group.known, budget, drawn, self.d)
         judged["score"] = (merit * judged["diversity"] ** self.d).astype(np.float32)
         return picked, judged
