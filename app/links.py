@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
@@ -62,6 +62,32 @@ def decode_axes(text: str) -> dict[str, list[list[float]]]:
 def opened_ids() -> list[str]:
     """The one or two programs (16 hex digits each) that are open."""
     return [i for i in st.query_params.get("open", "").split(",") if len(i) == 16 and all(c in "0123456789abcdef" for c in i)][:2]
+
+
+def mind_the_address(key: str, known: Collection[str], what: str) -> str:
+    """What the address asks for under `key`, "" where that is not among the `known`: then it is said, once, and left in no doubt.
+
+    To be called before a picker that is bound to the same parameter.
+    """
+    asked = st.query_params.get(key, "")
+    if not asked or asked in known:
+        return asked
+    say_missing(key, asked, what)
+    return ""
+
+
+def say_missing(key: str, asked: str, what: str) -> None:
+    """Say, once a session, that what the address asks for under `key` is not here."""
+    said = f"address-{key}"
+    if st.session_state.get(said) != asked:
+        st.session_state[said] = asked
+        shown = asked.replace("`", "'")[:60]
+        st.toast(
+            f"The address asks for the {what} `{shown}`, which is not here. It may have been renamed or removed, or the link is of "
+            "another machine. What is shown is the page's own choice.",
+            icon=":material/link_off:",
+            duration="infinite",
+        )
 
 
 def explore_query(dataset: str, programs: Iterable[int], platform: str = "") -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""The server that `tcl app` starts: the pages of `app/main.py`; beside them the plotly package's chart library, and large figures."""
+"""The server that `tcl app` starts: the pages of `app/main.py`; beside them the plotly package's chart library, and large figures;
+and what is shown when a page fails."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ if ROOT not in sys.path:  # Streamlit puts this file's own folder on the path
     sys.path.insert(0, ROOT)
 
 from app import figures  # noqa: E402
+from app.problems import teach  # noqa: E402
 
 LIBRARY_FILE = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 KEPT = {"Cache-Control": "max-age=86400"}
@@ -35,4 +37,5 @@ async def figure(request: Request) -> Response:
 app = st.App(
     Path(__file__).with_name("main.py"),
     routes=[Route("/tcl-static/plotly.min.js", chart_library), Route(figures.ADDRESS + "{name}", figure)],
+    on_script_error=teach,
 )

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from app.links import mind_the_address
 from tcl.errors import UserError
 from tcl.features.map import Map, load_map, network_scope, task_scope
 from tcl.programs.dataset import MANIFEST, Dataset
@@ -51,6 +52,7 @@ def choose_dataset(key: str = "data") -> Dataset | None:
     if not names:
         no_data()
         return None
+    mind_the_address(key, names, "dataset")
     name = st.selectbox(
         "Dataset", list(names), key=key, bind="query-params", width=230, help="Built-in, in the workspace, or named: `tcl app DIR`"
     )

@@ -10,6 +10,7 @@ import streamlit as st
 
 from app.distill_view import benchmark, knowledge_base
 from app.job_view import head
+from app.links import mind_the_address
 from app.shared import choose_dataset, reproduce
 from tcl.jobs.store import ALIVE, DONE, ENDED, Job, all_jobs, submit
 from tcl.programs import overview
@@ -238,7 +239,7 @@ with right:
         nothing_yet()
     else:
         names = list(bases)
-        wanted = st.query_params.get("kb", "")
+        wanted = mind_the_address("kb", names, "knowledge base")
         shown = wanted if wanted in bases else names[0]
         if len(names) > 1:
             shown = st.selectbox("Knowledge base", names, index=names.index(shown), label_visibility="collapsed")

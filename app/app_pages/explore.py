@@ -9,7 +9,7 @@ import streamlit as st
 from app.explore_charts import baseline_line, histogram_chart, map_chart, pair_chart, parallel_chart
 from app.explore_state import Shown, clear, mask_of, read
 from app.explore_tools import clear_button, conditions_line, explanation, export_popover, search_box, selections_popover, table
-from app.links import opened_ids
+from app.links import mind_the_address, opened_ids
 from app.map_job import JOB, make_map, missing_map, wait_for_map
 from app.program_view import show_programs
 from app.shared import choose_dataset, frame_of, parameters_of, reproduce, scope_name, stored_map
@@ -36,10 +36,14 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.stop()
     path, version = str(dataset.path), dataset.version
     scopes = scope_name(path, version)
+    mind_the_address("scope", scopes, "scope")
     scope_label = st.selectbox("Show", list(scopes), key="scope", bind="query-params", width=250, on_change=forget_selection)
     platforms = list(dataset.platforms())
+    mind_the_address("platform", platforms, "platform")
     platform = st.selectbox("Platform", platforms, key="platform", bind="query-params", width=180) if platforms else None
-    color_label = st.selectbox("Color by", [*COLORS.values(), PARAMETER], key="color", bind="query-params", width=170)
+    colors = [*COLORS.values(), PARAMETER]
+    mind_the_address("color", colors, "colouring")
+    color_label = st.selectbox("Color by", colors, key="color", bind="query-params", width=170)
     feature = ""
     if color_label == PARAMETER:
         known = parameters_of(path, version, scopes[scope_label])

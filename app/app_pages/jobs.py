@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.job_kinds import body
 from app.job_view import best_value, head
+from app.links import mind_the_address
 from app.shared import ago, reproduce
 from app.train_runs import option
 from tcl.jobs.store import ALIVE, ENDED, Job, all_jobs
@@ -49,6 +50,7 @@ def remove(job: Job) -> None:
 @st.fragment(run_every=1.0)
 def live() -> None:
     jobs = all_jobs()
+    wanted = mind_the_address("job", [j.id for j in jobs], "job")
     if not jobs:
         with st.container(border=True):
             st.subheader("No jobs yet", anchor=False)
@@ -80,8 +82,7 @@ def live() -> None:
         alt="All jobs, newest first",
     )
     if event.selection.rows and event.selection.rows[0] < len(jobs):
-        st.query_params["job"] = jobs[event.selection.rows[0]].id
-    wanted = st.query_params.get("job", "")
+        wanted = st.query_params["job"] = jobs[event.selection.rows[0]].id
     job = next((j for j in jobs if j.id == wanted), jobs[0])
     with st.container(border=True):
         state = job.state

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import streamlit as st
 
+from app.links import mind_the_address
 from app.shared import show_error
 from tcl.errors import UserError
 from tcl.lessons import LESSONS
@@ -18,8 +19,7 @@ def go(name: str) -> None:
 
 
 names = list(LESSONS)
-wanted = st.query_params.get(KEY, "")
-st.session_state.setdefault(KEY, wanted if wanted in LESSONS else names[0])
+st.session_state.setdefault(KEY, mind_the_address(KEY, names, "lesson") or names[0])
 with st.container(horizontal=True, vertical_alignment="center", gap="small"):
     chosen = st.segmented_control(
         "Lesson", names, key=KEY, label_visibility="collapsed",

@@ -7,6 +7,7 @@ import time
 import streamlit as st
 
 from app.job_kinds import body
+from app.links import mind_the_address
 from app.shared import reproduce, state_badge
 from tcl.jobs.replay import Moment, length, recordings
 from tcl.jobs.store import Job
@@ -74,7 +75,7 @@ if not jobs:
     st.stop()
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
     names = list(jobs)
-    wanted = st.query_params.get("rec", "")
+    wanted = mind_the_address("rec", names, "recording")
     chosen = st.selectbox(
         "Recording", names, index=names.index(wanted) if wanted in jobs else 0, format_func=lambda n: label(jobs[n]), width=420
     )

@@ -7,6 +7,7 @@ import re
 import streamlit as st
 
 from app.job_view import head
+from app.links import say_missing
 from app.shared import choose_dataset, reproduce
 from app.train_runs import Run, all_runs, free_names
 from app.train_view import (
@@ -94,11 +95,19 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
 
 
+def linked_runs(names: list[str]) -> list[str]:
+    """The runs that the address names; those that are not here are said."""
+    asked = [n for n in st.query_params.get("runs", "").split(",") if n]
+    if missing := [n for n in asked if n not in names]:
+        say_missing("runs", ", ".join(missing), "trained model" if len(missing) == 1 else "trained models")
+    return asked
+
+
 def choose_runs(runs: list[Run]) -> tuple[list[Run], Run | None]:
     """The runs to compare and the one that is pinned; both remembered in the link."""
     names = [run.name for run in runs]
     if "train-compare" not in st.session_state:
-        linked = [n for n in st.query_params.get("runs", "").split(",") if n in names]
+        linked = [n for n in linked_runs(names) if n in names]
         st.session_state["train-compare"] = linked or names[:COMPARED]
         st.session_state["train-baseline"] = st.query_params.get("baseline", "")
     st.session_state["train-compare"] = [n for n in st.session_state["train-compare"] if n in names]
@@ -150,6 +159,7 @@ with left:
 with right:
     runs = all_runs()
     if not runs:
+        linked_runs([])
         empty()
     chosen, baseline = choose_runs(runs) if runs else ([], None)
     alive = any(run.alive for run in chosen)
