@@ -126,9 +126,9 @@ def roles(chosen: list[Run]) -> tuple[Run | None, Run | None]:
         for key, options in (("tune-baseline", ["", *by_id]), ("tune-look", list(by_id))):
             if st.session_state.get(key) not in options:
                 st.session_state[key] = options[0]
-        pinned = st.selectbox("Baseline", ["", *by_id], key="tune-baseline", width=220, help="The run that the others are compared with",
+        pinned = st.selectbox("Baseline", ["", *by_id], key="tune-baseline", width=240, help="The run that the others are compared with",
                               format_func=lambda i: by_id[i].name if i else "none pinned")  # fmt: skip
-        looked = st.selectbox("Look into", list(by_id), key="tune-look", width=220, format_func=lambda i: by_id[i].name,
+        looked = st.selectbox("Look into", list(by_id), key="tune-look", width=240, format_func=lambda i: by_id[i].name,
                               help="The run whose figures, tasks and schedules are shown below")  # fmt: skip
     _remember("baseline", pinned)
     _remember("job", looked)

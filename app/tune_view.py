@@ -38,7 +38,9 @@ def curves_section(runs: Sequence[Run], baseline: Run | None, run: Run, against:
     references = {label: told.get(key) for key, label in tuning.REFERENCES.items()} if len(subjects) == 1 else {}
     if len(with_trials) == 1:
         (only,) = with_trials
-        figure = tuning.best_figure(only.told.frame, against, references, weights_of(only))
+        if (weights := weights_of(only)) and told.get("best_latency_s"):
+            references = {"tuned, run as one": told["best_latency_s"]} | references
+        figure = tuning.best_figure(only.told.frame, against, references, weights)
         chart(figure, key=f"best-{only.id}-{against}", height=360, alt=f"Best latency against {against}")
         return
     curves = {r.name: r.told.curve for r in with_trials}
@@ -61,7 +63,7 @@ def finals_table(runs: Sequence[Run], pinned: str | None) -> None:
     table.insert(1, "state", [r.state for r in runs])
     table["best_s"] = [latency_text(v) if pd.notna(v) else "" for v in table["best_s"]]
     table["final_s"] = [latency_text(v) if pd.notna(v) else "" for v in table["final_s"]]
-    table["run"] = [r.name + (" (baseline)" if r.name == pinned else "") for r in runs]
+    table["run"] = [("baseline: " if r.name == pinned else "") + r.name for r in runs]
     number = st.column_config.NumberColumn
     st.dataframe(
         table, hide_index=True, placeholder="", alt="The chosen runs and how they ended",
@@ -185,13 +187,10 @@ def schedule_section(run: Run, baseline: Run | None) -> None:
         only = st.toggle(f"Only what differs ({int((table['change'] != '').sum())} of {len(table)} steps)", key="schedule-only", value=True)
         shown = table[table["change"] != ""] if only else table
         styled = shown.style.apply(lambda row: [MARKS.get(row["change"], "")] * len(row), axis=1)
-        st.dataframe(styled, hide_index=True, height=min(46 + 32 * len(shown), 480), alt="The baseline's schedule and this one",
+        st.dataframe(styled, hide_index=True, height="auto" if len(shown) < 13 else 480, alt="The baseline's schedule and this one",
                      column_config={"change": st.column_config.TextColumn(width=90)})  # fmt: skip
     else:
-        st.dataframe(
-            steps_table(steps), hide_index=True, height=min(46 + 32 * len(steps), 480), alt="Schedule primitives in order",
-            column_config={"#": st.column_config.NumberColumn(width=50), "primitive": st.column_config.TextColumn(width=150)},
-        )  # fmt: skip
+        st.dataframe(steps_table(steps).set_index("#"), height="auto" if len(steps) < 13 else 480, alt="Schedule primitives in order")
     if dataset_of(run):
         reproduce("program", str(dataset_of(run)), identity, "--script")
 

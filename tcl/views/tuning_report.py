@@ -99,6 +99,8 @@ def _one(run: Recorded, *, heading: bool) -> list[str]:
     if frame.empty:
         return [*parts, "<p>Nothing was measured.</p>"]
     parts.append("<h3>Best latency</h3>")
+    if weights and result.get("best_latency_s"):
+        references = {"tuned, run as one": result["best_latency_s"]} | references
     parts += [_figure(tuning.best_figure(frame, against, references, weights), 360) for against in ("trials", "seconds")]
     parts += _tasks(run, tasks)
     spent = tuning_time.spent(run.events)

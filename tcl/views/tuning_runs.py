@@ -119,8 +119,9 @@ def curves_figure(
                 )  # fmt: skip
         plain(figure, AGAINST[against], "times as fast as the baseline (log)")
         figure.add_hline(y=1, line={"width": 1.5, "dash": "dash", "color": colors.get(baseline or "", palette.OTHERS)})
-        ratios = [v for trace in figure.data for v in trace.y] or [1.0]
-        ticks = [m * 10.0**e for e in range(-4, 5) for m in (1, 2, 5) if min(ratios) / 2 <= m * 10.0**e <= max(ratios) * 2]
+        ratios = [1.0, *(v for trace in figure.data for v in trace.y)]
+        steps = (1, 2, 5) if max(ratios) > 6 * min(ratios) else (1, 1.1, 1.2, 1.35, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+        ticks = [m * 10.0**e for e in range(-4, 5) for m in steps if min(ratios) <= m * 10.0**e <= max(ratios)]
         figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{t:g}" for t in ticks])
         return _house(figure)
     lasts = [v for run in curves.values() if (v := final(run)) is not None]
