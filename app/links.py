@@ -83,8 +83,7 @@ def say_missing(key: str, asked: str, what: str) -> None:
         st.session_state[said] = asked
         shown = asked.replace("`", "'")[:60]
         st.toast(
-            f"The address asks for the {what} `{shown}`, which is not here. It may have been renamed or removed, or the link is of "
-            "another machine. What is shown is the page's own choice.",
+            f"The {what} `{shown}` of the address is not here: renamed, removed, or on another machine?",
             icon=":material/link_off:",
             duration="infinite",
         )

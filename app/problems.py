@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 import streamlit as st
+from pyarrow import ArrowException
 
 from app.shared import show_error
 from tcl.errors import UserError
@@ -61,6 +62,12 @@ def explained(error: Exception) -> tuple[str, str, list[str]]:
             "There was not enough memory",
             "The page asked for more than this machine has left, most likely because very many programs are shown.",
             ["Choose a network or a task instead of everything.", "End other programs, or wait for running jobs, and reload the page."],
+        )
+    if isinstance(error, ArrowException):
+        return (
+            "A file of the dataset cannot be read",
+            f"It is not what it should be, or only a part of it is there: {str(error).splitlines()[0][:200]}",
+            ["`tcl data validate DIR` says which file it is.", "Copy the dataset once more from where it came from, then reload the page."],
         )
     place = _place(error)
     where = f" in {place}" if place else ""

@@ -75,7 +75,7 @@ def test_a_broken_file_is_explained_and_the_traceback_is_folded(page, tmp_path, 
         part.write_bytes(b"not a table")
     with app(tmp_path / "workspace", dataset.path) as address:
         page.goto(f"{address}/explore")
-        expect(page.get_by_text("This part of the page could not be made")).to_be_visible()
+        expect(page.get_by_text("A file of the dataset cannot be read")).to_be_visible()
         expect(page.get_by_text("What to try")).to_be_visible()
         expect(page.get_by_text("Traceback")).not_to_be_visible()
         page.get_by_text("Details", exact=True).click()
