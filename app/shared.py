@@ -38,7 +38,7 @@ def dataset_folders() -> list[Path]:
     """Datasets the app offers: those named at its start, the built-in ones, those in the workspace; each once."""
     named = [Path(p) for p in os.environ.get(DATASETS, "").split(os.pathsep) if p]
     roots = [ASSETS] if os.environ.get("TCL_APP_BUILTIN", "1") != "0" else []
-    found = [p.parent for root in (*roots, workspace() / "datasets", workspace() / "tune") for p in sorted(root.glob(f"*/{MANIFEST}"))]
+    found = [p.parent for root in (*roots, workspace() / "datasets", workspace() / "tuning") for p in sorted(root.glob(f"*/{MANIFEST}"))]
     unique: dict[Path, None] = {}
     for path in [*named, *found]:
         unique.setdefault(path.resolve())

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from app.links import say_missing
 from tcl.jobs.store import ALIVE, Job, all_jobs
 from tcl.jobs.tuning_run import events_of, is_tuning
 from tcl.views import palette, tuning, tuning_runs
@@ -109,8 +110,10 @@ def choose(runs: list[Run]) -> list[Run]:
     by_id = {run.id: run for run in runs}
     if "tune-runs" not in st.session_state:
         address = st.query_params
-        linked = [i for i in [*address.get("runs", "").split(","), address.get("job", "")] if i in by_id]
-        st.session_state["tune-runs"] = list(dict.fromkeys(linked)) or list(by_id)[:1]
+        asked = [i for i in dict.fromkeys([*address.get("runs", "").split(","), address.get("job", "")]) if i]
+        if missing := [i for i in asked if i not in by_id]:
+            say_missing("runs", ", ".join(missing), "tuning run" if len(missing) == 1 else "tuning runs")
+        st.session_state["tune-runs"] = [i for i in asked if i in by_id] or list(by_id)[:1]
         st.session_state["tune-baseline"], st.session_state["tune-look"] = address.get("baseline", ""), address.get("job", "")
     st.session_state["tune-runs"] = [i for i in st.session_state["tune-runs"] if i in by_id]
     chosen = st.multiselect("Runs", list(by_id), key="tune-runs", format_func=lambda i: by_id[i].name, placeholder="choose runs to draw")
