@@ -25,6 +25,8 @@ from tcl.views.search import search
 PARTS = ("sel", "lat", "axes", "pair", "q", "near", "set", "ids")
 """Parameters of the address that say what is selected: outlines on the map, a range of latencies, ranges of parameters, outlines on
 two platforms, a search, the neighbours of a program, a saved selection, ids."""
+MOST = 100_000
+"""Programs that are looked at unless all are asked for: `tcl bench app` has times and memory."""
 SHORT = 20
 """Ids that an address holds; more become a saved selection."""
 
@@ -71,6 +73,14 @@ class Shown:
         return f"{name}-{format_id(content_id(self.path, self.scope))[:10]}"
 
 
+@st.cache_data(max_entries=64, show_spinner=False)
+def count_of(path: str, version: str, scope: str) -> int:
+    """Programs of a scope."""
+    from tcl.features.map import scope_programs
+
+    return len(scope_programs(Dataset.open(path), scope))
+
+
 @st.cache_resource(max_entries=3, show_spinner=False)
 def columns_of(path: str, version: str, scope: str) -> dict[str, np.ndarray]:
     from tcl.features.map import scope_programs, scope_tasks
@@ -101,12 +111,13 @@ def space_of(path: str, version: str, scope: str) -> np.ndarray:
 
 @st.cache_resource(max_entries=2, show_spinner="Reading every primitive as a sentence (10,000 programs take about 2 s)…")
 def sentences_of(path: str, version: str, scope: str) -> list[str]:
-    from tcl.features.map import scope_tasks
+    from tcl.features.map import scope_programs, scope_tasks
     from tcl.views.schedule import steps_of
 
     dataset = Dataset.open(path)
     tasks = {t.id: t for t in dataset.task_list()}
-    rows = dataset.programs(["task", "schedule"], scope_tasks(dataset, scope))
+    rows = dataset.programs(["program", "task", "schedule"], scope_tasks(dataset, scope))
+    rows = rows.set_index("program").loc[scope_programs(dataset, scope)["program"]]
     found = []
     for identity, schedule in zip(rows["task"], rows["schedule"], strict=True):
         task = tasks[identity]

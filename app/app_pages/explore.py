@@ -7,12 +7,13 @@ import time
 import streamlit as st
 
 from app.explore_charts import baseline_line, histogram_chart, map_chart, pair_chart, parallel_chart
-from app.explore_state import Shown, clear, mask_of, read
+from app.explore_state import MOST, Shown, clear, count_of, mask_of, read
 from app.explore_tools import clear_button, conditions_line, explanation, export_popover, search_box, selections_popover, table
 from app.links import mind_the_address, opened_ids
 from app.map_job import JOB, make_map, missing_map, wait_for_map
 from app.program_view import show_programs
 from app.shared import choose_dataset, frame_of, parameters_of, reproduce, scope_name, stored_map
+from tcl.features.map import thinned
 from tcl.programs.selection import list_selections
 from tcl.views.explore import COLORS
 
@@ -52,9 +53,17 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
     selections = list_selections(dataset)
     picked = None
     if selections:
+        mind_the_address("sampled", ["measured here", *selections], "selection")
         choice = st.selectbox("Sampled", ["measured here", *selections], key="sampled", bind="query-params", width=150)
         picked = None if choice == "measured here" else choice
-scope = scopes[scope_label]
+    scope = whole = scopes[scope_label]
+    of = count_of(path, version, whole)
+    # Cost of all: `tcl bench app --set programs=400000`.
+    if of > MOST and not st.toggle(
+        f"All {of:,}", key="all", bind="query-params",
+        help=f"Reads and draws every program: about {of / 25_000:.0f} s at first, and {of * 4e-6:.1f} GB of memory.",
+    ):  # fmt: skip
+        scope = thinned(whole, MOST)
 color = parameter_label if feature else next((k for k, v in COLORS.items() if v == color_label), "latency")
 
 stored = stored_map(dataset, scope)
@@ -65,11 +74,13 @@ shown = Shown(path, version, scope, platform, picked, stamp, frame, platforms)
 
 def facts() -> None:
     sampled, n = int(frame["sampled"].sum()), len(frame)
-    parts = [f"**{n:,}** programs", f"**{sampled:,}** sampled", f"{n - sampled:,} not (grey)"]
+    shown = f":orange[showing **{n:,}** of **{of:,}** programs, drawn at random]" if n < of else f"**{n:,}** programs"
+    parts = [shown, f"**{sampled:,}** sampled", f"{n - sampled:,} not (grey)"]
     if stored is not None:
         trust = stored.about["trustworthiness"]
-        if stored.about["n"] < n or stored.about["of"] < n:
-            parts.append(f":orange[map shows {int(frame['x'].notna().sum()):,} of {n:,}]")
+        placed = int(frame["x"].notna().sum())
+        if placed < n:
+            parts.append(f":orange[map shows {placed:,} of {n:,}]")
         if trust is not None:
             parts.append(f"trustworthiness **{trust:.3f}** (k = {stored.about['trust_neighbours']}, on {stored.about['trust_points']:,})")
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -82,7 +93,7 @@ def facts() -> None:
                     "Update the map",
                     icon=":material/refresh:",
                     on_click=make_map,
-                    args=(dataset, scope, scope_label),
+                    args=(dataset, whole, scope_label),
                     help="The dataset has grown since it was made.",
                 )
     if stored is not None and JOB in st.session_state:
@@ -117,7 +128,7 @@ def explorer() -> None:
     with right:
         pair_chart(shown, mask)
     show_programs(path, version, opened_ids())
-    command = ["map", path, "--scope", scope, *(["--platform", platform] if platform else []), "--color", color, "--html", "map.html"]
+    command = ["map", path, "--scope", whole, *(["--platform", platform] if platform else []), "--color", color, "--html", "map.html"]
     with st.expander("Reproduce", icon=":material/terminal:", key="reproduce", on_change="rerun") as below:
         if below.open:  # a code block's library takes a page nearly half a second to load
             reproduce(*command)
@@ -126,7 +137,7 @@ def explorer() -> None:
 if frame.empty:
     st.info("This dataset holds no programs yet. `tcl collect` or `tcl data import` adds some.", icon=":material/info:")
 elif stored is None:
-    missing_map(dataset, scope, scope_label, len(frame))
+    missing_map(dataset, whole, scope_label, of)
     show_programs(path, version, opened_ids())
 else:
     facts()

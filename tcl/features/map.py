@@ -60,8 +60,29 @@ def task_scope(task: int) -> str:
     return f"task:{format_id(task)}"
 
 
+def thinned(scope: str, most: int) -> str:
+    """A part of a scope that is too large to look at as a whole: `most` of its programs, drawn at random, always the same."""
+    return f"{scope}~{most}"
+
+
+def whole(scope: str) -> str:
+    """The scope that a thinned one is a part of; any other as it is."""
+    return _split(scope)[0]
+
+
+def _split(scope: str) -> tuple[str, int | None]:
+    name, mark, most = scope.rpartition("~")
+    return (name, int(most)) if mark and most.isdigit() else (scope, None)
+
+
+def drawn(of: int, n: int, seed: int = 0) -> np.ndarray:
+    """n of `of` rows at random, sorted, int (n,). Fewer are always a part of more: what is thinned lies on the map of more programs."""
+    return np.sort(np.random.default_rng(seed).permutation(of)[:n])
+
+
 def scope_tasks(dataset: Dataset, scope: str) -> np.ndarray | None:
     """Ids (int64) of the scope's tasks; None for everything."""
+    scope = whole(scope)
     if scope == EVERYTHING:
         return None
     kind, _, name = scope.partition(":")
@@ -82,13 +103,14 @@ def scope_tasks(dataset: Dataset, scope: str) -> np.ndarray | None:
 
 def scope_programs(dataset: Dataset, scope: str) -> pd.DataFrame:
     """program, task (int64) of every program in the scope, measured or not, in the dataset's order."""
-    return dataset.programs(["program", "task"], tasks=scope_tasks(dataset, scope))
+    programs, most = dataset.programs(["program", "task"], tasks=scope_tasks(dataset, scope)), _split(scope)[1]
+    return programs if most is None or most >= len(programs) else programs.iloc[drawn(len(programs), most)].reset_index(drop=True)
 
 
 def load_map(dataset: Dataset, scope: str = EVERYTHING) -> Map | None:
-    """The stored map; None when none was made yet."""
+    """The stored map (of the whole scope, where this one is thinned); None when none was made yet."""
     for folder in _folders(dataset):
-        path = folder / _file(scope)
+        path = folder / _file(whole(scope))
         if path.exists():
             table = pq.read_table(path)
             return Map(table.to_pandas(), json.loads((table.schema.metadata or {}).get(b"tcl", b"{}")))
@@ -110,7 +132,7 @@ def make_map(dataset: Dataset, scope: str = EVERYTHING, *, seed: int = 0, limit:
     n, of = min(len(programs), limit), len(programs)
     ids = programs["program"].to_numpy()
     if n < of:
-        ids = ids[np.sort(np.random.default_rng(seed).choice(of, n, replace=False))]
+        ids = ids[drawn(of, n, seed)]
     _phase(progress, 0, f"reading {n:,} programs")
     several_tasks = programs["task"].nunique() > 1
     vectors = flat_features(dataset, ids, tasks=several_tasks)

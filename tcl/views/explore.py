@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from tcl.errors import UserError
-from tcl.features.map import EVERYTHING, Map, load_map, scope_programs, scope_tasks
+from tcl.features.map import EVERYTHING, Map, load_map, scope_programs, scope_tasks, whole
 from tcl.programs.dataset import Dataset
 from tcl.programs.selection import load_selection
 from tcl.views import palette
@@ -38,6 +38,8 @@ def explore_frame(dataset: Dataset, scope: str, platform: str | None, stored: Ma
     else:
         frame["x"] = frame["y"] = np.float32(np.nan)
     labels = dataset.labels(tasks=tasks)
+    if len(labels) and scope != whole(scope):
+        labels = labels[labels["program"].isin(frame["program"])]
     here = labels[labels["platform"].astype(str) == platform].drop(columns=["task", "platform"])
     frame = frame.merge(here, on="program", how="left")
     frame["measurements"] = frame["measurements"].fillna(0).astype(np.int32)

@@ -75,3 +75,23 @@ def test_where_the_dataset_takes_no_map_the_workspace_keeps_it(dataset):
     (dataset.path / "maps").write_text("no folder can be made here, not even by root")
     make_map(dataset)
     assert load_map(dataset, EVERYTHING) is not None
+
+
+def test_a_thinned_scope_is_a_part_that_lies_on_the_map(dataset):
+    """Fewer of a scope's programs, always the same, in the dataset's order, with the whole scope's map and labels."""
+    from tcl.features.map import thinned
+    from tcl.views.explore import explore_frame
+
+    everything = scope_programs(dataset, EVERYTHING)
+    part = scope_programs(dataset, thinned(EVERYTHING, 20))
+    assert len(part) == 20 and everything["program"].isin(part["program"]).sum() == 20
+    assert part["program"].tolist() == everything["program"][everything["program"].isin(part["program"])].tolist()
+    assert scope_programs(dataset, thinned(EVERYTHING, 10))["program"].isin(part["program"]).all()
+    assert len(scope_programs(dataset, thinned(EVERYTHING, 10**9))) == len(everything)
+    make_map(dataset, limit=20)
+    stored = load_map(dataset, thinned(EVERYTHING, 10))
+    assert part["program"].isin(stored.coordinates["program"]).all()
+    of_all = explore_frame(dataset, EVERYTHING, "avx2", stored).set_index("program")
+    thin = explore_frame(dataset, thinned(EVERYTHING, 10), "avx2", stored).set_index("program")
+    for column in ("x", "label", "latency_s", "platforms", "error"):
+        assert thin[column].astype(str).tolist() == of_all.loc[thin.index, column].astype(str).tolist()
