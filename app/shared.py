@@ -76,12 +76,15 @@ def no_data() -> None:
         st.subheader("There is no data yet")
         st.write("A dataset is a folder of tensor programs and their measured latencies. Make one in one of three ways:")
         st.code(
-            "tcl data import LOGS… --platform NAME --out workspace/datasets/mine   # logs of Ansor, AutoTVM or MetaSchedule\n"
-            "tcl collect matmul:256,256,256 --out workspace/datasets/mine          # measure programs on this machine\n"
-            "tcl app DIR                                                           # open one you have",
+            "# logs of Ansor, TenSet, AutoTVM or MetaSchedule\n"
+            "tcl data import LOGS… --platform NAME --out workspace/datasets/mine\n"
+            "# measure programs on this machine\n"
+            "tcl collect matmul:256,256,256 --out workspace/datasets/mine\n"
+            "# open one you have\n"
+            "tcl app DIR",
             language="bash",
         )
-        st.caption("Or press Tune above: everything that a tuning run measures becomes a dataset as well.")
+        st.caption("Or press Tune above: everything that a tuning run measures becomes a dataset as well. The lessons need no data of yours.")
 
 
 def show_error(error: UserError) -> None:
