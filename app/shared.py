@@ -84,7 +84,7 @@ def no_data() -> None:
             "tcl app DIR",
             language="bash",
         )
-        st.caption("Or press Tune above: everything that a tuning run measures becomes a dataset as well. The lessons need no data of yours.")
+        st.caption("Or press Tune above: what a tuning run measures becomes a dataset as well. The lessons need no data of yours.")
 
 
 def show_error(error: UserError) -> None:
