@@ -12,8 +12,9 @@ from app.shared import dataset_folders, picker_name, show_error
 from app.train_runs import option
 from tcl.errors import UserError
 from tcl.jobs.store import submit
+from tcl.jobs.tuning_run import title_of
 from tcl.tuning.networks import NETWORKS
-from tcl.tuning.operators import OPERATORS, is_operator
+from tcl.tuning.operators import OPERATORS
 from tcl.tuning.subject import check_name
 from tcl.tuning.targets import available_profiles, this_machine
 from tcl.workspace import workspace
@@ -84,14 +85,12 @@ def fill_example() -> None:
 
 def start(argv: list[str]) -> str:
     """Submit the run, with a folder of its own; returns its job's id. (`tcl tune` goes on in the folder of an equal earlier run.)"""
-    subject = argv[1] if is_operator(argv[1]) else Path(argv[1]).stem
-    strategy, model = option(argv, "--strategy"), Path(option(argv, "--cost-model")).name
-    method = strategy if strategy == "random" else f"{strategy}/{model}"
+    title = title_of(argv[1], option(argv, "--strategy"), option(argv, "--cost-model"), option(argv, "--trials"))
     root = workspace() / "tuning"
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{subject}-{method}-{option(argv, '--target')}")
+    name = re.sub(r"[^A-Za-z0-9_.]+", "-", f"{title.rpartition(',')[0]}-{option(argv, '--target')}")
     folder = next(f for i in itertools.count(1) if not (f := root / (name if i == 1 else f"{name}-{i}")).exists())
     folder.mkdir(parents=True)
-    return submit("tune", [*argv, "--out", str(folder), "--json"], f"{subject}, {method}, {option(argv, '--trials')} trials")
+    return submit("tune", [*argv, "--out", str(folder), "--json"], title)
 
 
 def machine_line() -> None:

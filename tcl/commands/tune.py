@@ -35,7 +35,9 @@ def run(
     export: Annotated[bool, typer.Option(help="Leave a MetaSchedule database and a library with a snippet in OUT/export.")] = True,
     as_json: JsonFlag = False,
 ) -> None:
-    """Tune an operator or a network on this machine. Stopped or killed, it goes on where it was when started again."""
+    """Tune an operator or a network on this machine. Stopped or killed, it goes on where it was when started again. The app shows it."""
+    from tcl.jobs.terminal import kept
+    from tcl.jobs.tuning_run import title_of
     from tcl.tuning.remote import Tracker
     from tcl.tuning.tune import default_folder, tune
 
@@ -43,21 +45,22 @@ def run(
         raise UserError(f"There is no runner {runner!r}.", hint="Choose local or rpc.")
     devices = Tracker.parse(tracker, key) if runner == "rpc" else None
     folder = out or default_folder(subject, cost_model, strategy, target, seed, key if devices else "")
-    result = tune(
-        subject,
-        trials=trials,
-        out=folder,
-        model=cost_model,
-        strategy=strategy,
-        profile=target,
-        seed=seed,
-        warm_start=warm_start,
-        export=export,
-        rivals=[name.strip() for name in compare.split(",") if name.strip()],
-        tracker=devices,
-        cc=cc,
-        progress=progress(),
-    )
+    with kept("tune", title_of(subject, strategy, cost_model, trials), progress()) as following:
+        result = tune(
+            subject,
+            trials=trials,
+            out=folder,
+            model=cost_model,
+            strategy=strategy,
+            profile=target,
+            seed=seed,
+            warm_start=warm_start,
+            export=export,
+            rivals=[name.strip() for name in compare.split(",") if name.strip()],
+            tracker=devices,
+            cc=cc,
+            progress=following,
+        )
     if as_json:
         emit(result)
     else:

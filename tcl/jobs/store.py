@@ -214,11 +214,7 @@ def submit(kind: str, argv: list[str], title: str = "") -> str:
         argv: the command line without `tcl`, e.g. ["tune", "matmul:256,256,256", "--trials", "64"].
         title: what people see; the command line when empty.
     """
-    identity = f"{time.strftime('%Y%m%d-%H%M%S')}-{kind}-{secrets.token_hex(2)}"
-    folder = inside(jobs_folder(), identity)
-    folder.mkdir()
-    about = {"id": identity, "kind": kind, "argv": list(argv), "title": title, "created": time.time(), "cwd": str(Path.cwd())}
-    write_json(folder / "job.json", about)
+    folder = new_job(kind, argv, title)
     # The machine lock that this process may hold ends with it: the job takes its own.
     environment = {k: v for k, v in os.environ.items() if k != HELD} | {"TCL_WORKSPACE": str(workspace()), "TCL_JOB_DIR": str(folder)}
     with (folder / "log.txt").open("ab") as log:
@@ -228,7 +224,17 @@ def submit(kind: str, argv: list[str], title: str = "") -> str:
         )  # fmt: skip
     _children.append(child)
     write_process(folder, child.pid)
-    return identity
+    return folder.name
+
+
+def new_job(kind: str, argv: list[str], title: str = "") -> Path:
+    """The folder of a job that nobody works on yet; arguments as `submit`'s."""
+    identity = f"{time.strftime('%Y%m%d-%H%M%S')}-{kind}-{secrets.token_hex(2)}"
+    folder = inside(jobs_folder(), identity)
+    folder.mkdir()
+    about = {"id": identity, "kind": kind, "argv": list(argv), "title": title, "created": time.time(), "cwd": str(Path.cwd())}
+    write_json(folder / "job.json", about)
+    return folder
 
 
 def write_process(folder: Path, pid: int) -> None:

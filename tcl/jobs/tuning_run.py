@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tcl.errors import UserError
 from tcl.jobs.store import Job, command_line, read_events
 from tcl.views.recorded import TUNE, kind_of
 from tcl.views.tuning_report import Recorded
+
+
+def title_of(subject: str, strategy: str, model: str, trials: int | str) -> str:
+    """What lists call a run: subject (an operator's text, a network or a file), method, size."""
+    name = subject if ":" in subject else Path(subject).stem
+    method = strategy if strategy == "random" else f"{strategy}/{Path(model).name}"
+    return f"{name}, {method}, {trials} trials"
 
 
 def speed_of(job: Job) -> float:

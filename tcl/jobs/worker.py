@@ -83,6 +83,16 @@ class JobProgress(Progress):
         with self._lock:
             self._write(force=True)
 
+    def close(self) -> None:
+        """Nothing is told after this."""
+        with self._lock:
+            self._events.close()
+
+    @property
+    def asked(self) -> str:
+        """What whoever watches has asked for: "", "pause" or "stop"."""
+        return self._job.asked
+
     def _record(self, event: dict[str, Any]) -> None:
         import orjson
 

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from tcl.jobs.store import Job
+
 SPEC = "softmax:16,64"
 
 
@@ -27,6 +29,9 @@ def test_json_is_the_only_thing_on_standard_output(tmp_path):
     keys = ("measured", "failed", "best_latency_s", "median_latency_s", "untuned_latency_s", "pytorch_latency_s", "correct", "seconds")
     assert set(keys) <= result.keys()
     assert result["correct"] is True and result["measured"] == 8
+    (job,) = (Job(path) for path in (tmp_path / "ws" / "jobs").iterdir())  # the app shows it as any other run
+    assert job.state == "done" and job.result == result and len(job.events("measured")) == 8
+    assert job.about["argv"][:2] == ["tune", SPEC] and job.about["title"] == f"{SPEC}, random, 8 trials"
 
 
 @pytest.mark.parametrize(
@@ -42,4 +47,5 @@ def test_a_mistake_is_one_line(arguments, message, tmp_path):
     done = tcl("tune", *arguments, tmp_path=tmp_path)
     assert done.returncode != 0 and done.stdout == ""
     lines = done.stderr.strip().splitlines()
+    assert not (tmp_path / "ws" / "jobs").exists()
     assert len(lines) == 1 and message in lines[0] and lines[0].startswith("tcl: ")

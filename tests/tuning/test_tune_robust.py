@@ -5,6 +5,7 @@ Candidates that hang, crash or eat memory, and a killed worker: test_measure.py.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -58,7 +59,7 @@ def command(tmp_path, disk, trials, seed=0):
     options = ["--cost-model", "random", "--strategy", "random", "--compare", "", "--no-export", "--seed", str(seed)]
     return subprocess.Popen(
         [sys.executable, str(script), disk, "tune", SPEC, "--trials", str(trials), "--out", str(tmp_path / "out"), *options],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"TCL_WORKSPACE": str(tmp_path / "workspace")},
     )  # fmt: skip
 
 
