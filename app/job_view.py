@@ -24,18 +24,39 @@ VERBS = (
 )
 
 
-def best_value(job: Job) -> str:
-    """The one number of a job that lists show."""
+def best_number(job: Job) -> tuple[str, float] | None:
+    """(what it is: "latency" in seconds or the name of a score, value): the one number of a job that lists show."""
     latest, result = job.progress["latest"], job.result or {}
-    if result.get("best_latency_s"):
-        return latency_text(result["best_latency_s"])
-    if "measured" in latest and latest["measured"].get("best_s"):
-        return latency_text(latest["measured"]["best_s"])
+    latency = result.get("best_latency_s") or latest.get("measured", {}).get("best_s")
+    if latency:
+        return "latency", float(latency)
     for source in (result, latest.get("epoch", {}), latest.get("map", {})):
         for key, label in (("top1", "top-1"), ("valid_top1", "valid. top-1"), ("trustworthiness", "trustworthiness")):
             if isinstance(source.get(key), int | float):
-                return f"{label} {source[key]:.3f}"
-    return ""
+                return label, float(source[key])
+    return None
+
+
+def best_value(job: Job) -> str:
+    """`best_number` in words; empty where there is none yet."""
+    found = best_number(job)
+    if found is None:
+        return ""
+    what, value = found
+    return latency_text(value) if what == "latency" else f"{what} {value:.3f}"
+
+
+def against(job: Job, baseline: Job) -> str:
+    """A job's number against that of the pinned one, where both are of one kind and one subject: times its latency, or the difference."""
+    mine, pinned = best_number(job), best_number(baseline)
+    if mine is None or pinned is None or mine[0] != pinned[0] or job.kind != baseline.kind or subject(job) != subject(baseline):
+        return ""
+    return f"{mine[1] / pinned[1]:.2f} ×" if mine[0] == "latency" else f"{mine[1] - pinned[1]:+.3f}"
+
+
+def subject(job: Job) -> str:
+    """What a job works on: the operator, network or dataset that its command names first."""
+    return next(iter(job.about.get("argv", [])[1:2]), "")
 
 
 def act(job: Job, verb: str) -> None:

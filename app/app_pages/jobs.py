@@ -8,15 +8,17 @@ import pandas as pd
 import streamlit as st
 
 from app.job_kinds import body
-from app.job_view import best_value, head
+from app.job_view import against, best_value, head
 from app.links import mind_the_address
 from app.shared import ago, reproduce
 from app.train_runs import option
 from tcl.jobs.store import ALIVE, ENDED, Job, all_jobs
 from tcl.progress import format_seconds
 
+AGAINST = "against the pinned"
 
-def rows_of(jobs: list[Job]) -> pd.DataFrame:
+
+def rows_of(jobs: list[Job], pinned: Job | None) -> pd.DataFrame:
     rows = []
     for job in jobs:
         row = job.summary()
@@ -27,6 +29,7 @@ def rows_of(jobs: list[Job]) -> pd.DataFrame:
                 "state": row["state"],
                 "progress": row["done"] / row["total"] if row["total"] else None,
                 "best": best_value(job),
+                **({AGAINST: against(job, pinned)} if pinned else {}),
                 "left": format_seconds(max(round(left), 1)) if left is not None else "",
                 "at work": format_seconds(max(row["active_s"], 0.1)),
                 "started": ago(row["created"]),
@@ -34,6 +37,13 @@ def rows_of(jobs: list[Job]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def pin(identity: str) -> None:
+    if identity:
+        st.query_params["baseline"] = identity
+    else:
+        st.query_params.pop("baseline", None)
 
 
 def remove_ended(jobs: list[Job]) -> None:
@@ -67,7 +77,8 @@ def live() -> None:
         with st.popover("Clean up", icon=":material/delete_sweep:", disabled=not ended):
             st.write(f"Removes the entries and logs of {len(ended)} ended jobs. Datasets, models and maps they made are kept.")
             st.button("Remove ended jobs", type="primary", on_click=remove_ended, args=(ended,))
-    table = rows_of(jobs)
+    pinned = next((j for j in jobs if j.id == st.query_params.get("baseline", "")), None)
+    table = rows_of(jobs, pinned)
     event = st.dataframe(
         table,
         hide_index=True,
@@ -77,6 +88,7 @@ def live() -> None:
         selection_mode="single-row",
         column_config={
             "job": st.column_config.TextColumn(width="large"),
+            AGAINST: st.column_config.TextColumn(help="Latency: times the pinned job's. Scores: minus the pinned job's"),
             "progress": st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1),
         },
         alt="All jobs, newest first",
@@ -88,6 +100,11 @@ def live() -> None:
         state = job.state
 
         def more() -> None:
+            if pinned and pinned.id == job.id:
+                st.button("Unpin", icon=":material/keep_off:", key=f"unpin-{job.id}", on_click=pin, args=("",))
+            elif best_value(job):
+                words = "Others on the same operator, network or dataset are compared with it"
+                st.button("Pin", icon=":material/keep:", key=f"pin-{job.id}", on_click=pin, args=(job.id,), help=words)
             if state not in ALIVE:
                 st.button(
                     "Remove",

@@ -154,7 +154,7 @@ with left:
         for _, argv in asked[:1]:
             reproduce(*argv)
         if len(asked) > 1:
-            st.caption(f"… and the same for {', '.join(argv[3] for _, argv in asked[1:])}.")
+            st.caption(f"… and the same for {', '.join(argv[3] for _, argv in asked[1:])}. They run side by side and share the processor.")
 
 with right:
     runs = all_runs()
