@@ -17,7 +17,6 @@ if ROOT not in sys.path:  # Streamlit puts this file's own folder on the path
     sys.path.insert(0, ROOT)
 
 from app import figures  # noqa: E402
-from app.problems import teach  # noqa: E402
 
 LIBRARY_FILE = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 KEPT = {"Cache-Control": "max-age=86400"}
@@ -32,6 +31,13 @@ async def figure(request: Request) -> Response:
     if raw is None:
         return Response("This figure is no longer kept.", status_code=404)
     return Response(raw, media_type="application/json", headers=KEPT)
+
+
+def teach(error: Exception) -> bool:
+    """`app.problems.teach`, imported once a page has failed: it brings caches, which want a running server."""
+    from app import problems
+
+    return problems.teach(error)
 
 
 app = st.App(

@@ -114,7 +114,10 @@ def player() -> None:
         state_badge(shown.state)
         done = f"{progress['done']:,.0f} of {progress['total']:,.0f}" if progress["total"] else ""
         st.caption(" · ".join(w for w in (progress["message"], done) if w) or "starting")
-    body(shown)
+    if now <= 0 and not playing:
+        st.info("Press **Play** (or the space bar), or drag the slider to a moment.", icon=":material/play_arrow:")
+    else:
+        body(shown)
 
 
 player()
