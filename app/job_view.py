@@ -22,6 +22,12 @@ VERBS = (
     ("stop", "Stop", ":material/stop:", (RUNNING, PAUSED), "Finish the current step, keep the results, end"),
     ("cancel", "Cancel", ":material/cancel:", ALIVE, "End now; what was written before stays"),
 )
+WAITING = {
+    "": "TVM is loaded, which takes some seconds", "tasks": "what is to be tuned is read and cut into tasks",
+    "baselines": "the untuned program and PyTorch are timed, to compare with",
+    "search": "the design space is explored and the first programs are built",
+}  # fmt: skip
+"""What a tuning run does before its first program was measured, by the phase that it told last."""
 
 
 def best_number(job: Job) -> tuple[str, float] | None:
@@ -135,10 +141,7 @@ def tuning_waits(job: Job) -> None:
         st.caption("Nothing was measured.")
         return
     phase = job.progress["latest"].get("phase", {}).get("name", "")
-    st.info(
-        f"Nothing measured yet{f': {phase}' if phase else ''}. The first programs take some seconds: TVM is loaded first.",
-        icon=":material/hourglass_empty:",
-    )
+    st.info(f"Nothing measured yet: {WAITING.get(phase, WAITING[''])}.", icon=":material/hourglass_empty:")
 
 
 def tuning_view(job: Job) -> None:

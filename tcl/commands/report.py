@@ -12,7 +12,7 @@ from tcl.errors import UserError
 
 
 def run(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="A job's id (its last four letters do), or a recording's folder.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="A job's id (its last four letters do), or a recording's folder.")],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
     baseline: Annotated[str, typer.Option(help="One of the runs: the others are compared with it.")] = "",
     as_json: JsonFlag = False,

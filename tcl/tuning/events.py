@@ -4,7 +4,7 @@
   (its folder)
 - "roofline": flops, bandwidth (per second), threads, machine; where programs run on this machine's CPU
 - "phase": name (one of `tcl.tuning.tune.PHASES`), task (its name, or "")
-- "baseline": untuned_latency_s and the rivals' latencies, of an operator
+- "baseline": untuned_latency_s and the rivals' latencies, of an operator; PyTorch's before the search, the others' after it
 - "task": task (id), name, operator, weight, trials, best_s, flops, bytes
 - "measured": trial (counts from 1), batch (counts from 1), task (id), latency_s (or null), costs_s, error, best_s (of the task),
   predicted (the model's score, or null for a random program), random, program (id), seconds (since the start), scored (candidates

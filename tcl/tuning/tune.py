@@ -45,6 +45,9 @@ from tcl.workspace import workspace
 PHASES = ("tasks", "baselines", "search", "final", "network", "export")
 BATCH = 16
 """Programs a batch of a single operator. A network's batches are smaller: see `_batch_size`."""
+FIRST = ("pytorch",)
+"""Timed before the search, so that its charts have them; others after it: compiling with `torch.compile` alone takes a while, and
+a person waits for the first result."""
 FINALISTS = 5
 """Fastest programs measured once more at the end: the fastest of many noisy latencies is partly luck."""
 
@@ -282,12 +285,17 @@ def _tune_operator(run: Run, export: bool) -> dict[str, Any]:
     # an unscheduled program binds no threads: a GPU cannot run it
     untuned = untuned_latency(run.measurer, run.platform, task) if run.platform.kind == "cpu" else math.nan
     run.measurer.best.pop((run.platform.name, task.id), None)  # the cut-off compares with tuned programs
-    with run.timed("compare"):
-        rivals = rival_latencies(run.subject.operator, run.rivals, run.measurer.threads)
+    rivals = _compare(run, [name for name in run.rivals if name in FIRST])
     run.progress.event("baseline", untuned_latency_s=events.finite(untuned), **rivals)
     search(run)
     run.phase("final", task.name)
     trial, verdict = best_trial(run, task)
+    later = [] if run.stopped else [name for name in run.rivals if name not in FIRST]
+    if later:
+        more = _compare(run, later)
+        rivals |= {f"{name}_latency_s": more[f"{name}_latency_s"] for name in later}
+        rivals["rivals_failed"] |= more["rivals_failed"]
+        run.progress.event("baseline", untuned_latency_s=events.finite(untuned), **rivals)
     result = _common(run) | {
         "untuned_latency_s": events.finite(untuned),
         **rivals,
@@ -308,6 +316,11 @@ def _tune_operator(run: Run, export: bool) -> dict[str, Any]:
                 run.journal.dataset.path / "export", run.subject.operator, task, trial, run.platform, run.cc
             )
     return result
+
+
+def _compare(run: Run, rivals: Sequence[str]) -> dict[str, Any]:
+    with run.timed("compare"):
+        return rival_latencies(run.subject.operator, rivals, run.measurer.threads)
 
 
 def _measure_roofline(run: Run) -> None:

@@ -104,6 +104,18 @@ def test_it_tells_what_a_report_needs(tuned):
     assert spent["features"] + spent["model"] + spent["validate"] <= spent["search"] + 0.1
 
 
+def test_others_than_pytorch_are_timed_after_the_search(tmp_path):
+    recorder = Recorder()
+    settings = {"trials": 4, "out": tmp_path / "out", "model": "random", "strategy": "random", "export": False}
+    result = tune("softmax:16,64", rivals=("onnxruntime", "pytorch"), progress=recorder, **settings)
+    first, last = recorder.of("baseline")
+    assert first["pytorch_latency_s"] > 0 and first["onnxruntime_latency_s"] is None
+    assert last == {key: result[key] for key in last} and last["pytorch_latency_s"] == first["pytorch_latency_s"]
+    assert last["onnxruntime_latency_s"] > 0 and last["rivals_failed"] == {}
+    kinds = [kind for kind, _ in recorder.events]
+    assert kinds.index("baseline") < kinds.index("measured") < len(kinds) - 1 - kinds[::-1].index("baseline")
+
+
 def test_exports_run_in_a_fresh_process(tuned):
     _, _, result = tuned
     done = subprocess.run([sys.executable, result["export"]["snippet"]], capture_output=True, text=True, timeout=120, check=False)
