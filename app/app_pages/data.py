@@ -101,9 +101,13 @@ with left:
                 a = st.selectbox("Platform", names, key="data-a", width=230)
                 others = [n for n in names if n != a]
                 b = st.selectbox("compared with", others, key="data-b", width=230) if others else None
-            of = int((found["latencies"]["platform"] == a).sum())
-            st.caption(f"Latencies of the {min(of, SHOWN)} slowest of {of} tasks on {a}")
-            chart(figures.distribution_figure(found["latencies"], a, SHOWN), key="latencies", alt=f"Latencies of tasks on {a}", height=520)
+            here = found["latencies"][found["latencies"]["platform"] == a]
+            if here["median_s"].notna().any():
+                st.caption(f"Latencies of the {min(len(here), SHOWN)} slowest of {len(here)} tasks on {a}")
+                figure = figures.distribution_figure(found["latencies"], a, SHOWN)
+                chart(figure, key="latencies", alt=f"Latencies of tasks on {a}", height=520)
+            else:
+                st.info(f"Nothing was measured successfully on {a}: below is how it failed.", icon=":material/info:")
             if b:
                 frame = shared(path, version, a, b)
                 both = frame[frame["shared_programs"] > 0]
@@ -123,7 +127,8 @@ with left:
             if found["failures"].empty:
                 st.caption("No measurement failed.")
             else:
-                st.dataframe(found["failures"], hide_index=True, alt="Failures by platform and kind")
+                share = {"share": st.column_config.NumberColumn(format="percent", help="Of the platform's measurements")}
+                st.dataframe(found["failures"], hide_index=True, alt="Failures by platform and kind", column_config=share)
             slowest = found["latencies"]["median_s"].max()
             if pd.notna(slowest):
                 st.caption(f"The slowest task's median is {latency_text(float(slowest))}.")

@@ -74,7 +74,7 @@ shown = Shown(path, version, scope, platform, picked, stamp, frame, platforms)
 
 def facts() -> None:
     sampled, n = int(frame["sampled"].sum()), len(frame)
-    shown = f":orange[showing **{n:,}** of **{of:,}** programs, drawn at random]" if n < of else f"**{n:,}** programs"
+    shown = f":orange[showing **{n:,}** of **{of:,}** programs, drawn at random]" if n < of else f"**{n:,}** program{'s' * (n != 1)}"
     parts = [shown, f"**{sampled:,}** sampled", f"{n - sampled:,} not (grey)"]
     if stored is not None:
         trust = stored.about["trustworthiness"]
