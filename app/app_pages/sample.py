@@ -34,7 +34,7 @@ WEIGHTS = {f.name: float(f.default) for f in fields(Rdu) if f.name in ("r", "d",
 HELP = {
     "r": "R, representativeness: how typical a program is of its surroundings. 0 takes it away.",
     "d": "D, diversity: distance to the nearest program that is measured or picked. 0 takes it away.",
-    "u": "U, uncertainty: how far models disagree about it. Needs a platform to ask about.",
+    "u": "U, uncertainty: how fast it may be for all that models know (their mean and their disagreement). Needs a platform to ask about.",
 }
 
 COVERAGE = {
@@ -62,7 +62,7 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
     platforms = [STRUCTURE, *dataset.platforms()]
     platform_label = st.selectbox(
         "Measure on", platforms, key="sample-platform", bind="query-params", width=250,
-        help="Models of the dataset's other platforms say what they disagree about (U); latencies of this one answer between rounds.",
+        help="Models of the dataset's other platforms say what may be fast (U); latencies of this one answer between rounds.",
     )  # fmt: skip
     platform = "" if platform_label == STRUCTURE else platform_label
     color_label = st.selectbox("Color by", list(views.COLORS.values()), key="sample-color", bind="query-params", width=190)

@@ -11,7 +11,6 @@ from tcl.sampling.base import Group, Sampler
 from tcl.sampling.budget import Allocation
 from tcl.sampling.greedy import farthest_first, rank_share, typicality
 
-
 CHANCE = 0.1
 """Programs whose merits differ by less than this share are equally good: chance decides, so that seeds are independent repeats."""
 

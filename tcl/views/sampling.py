@@ -203,7 +203,7 @@ def _sentence(mine: pd.Series, sampler: str, of: int, share: int, rounds: int, n
     chance = (
         "chance fell on others"
         if name == "random"
-        else "others of its task scored higher, or the draw fell on them"
+        else "others of its task scored higher"
         if is_rdu
         else "others came first"
     )
@@ -215,7 +215,7 @@ def _reasons(mine: pd.Series) -> str:
     for column, high, middle, low in (
         ("representativeness", "typical of its surroundings", "neither typical nor odd", "an odd one"),
         ("diversity", "far from all picked before it", "at some distance from those picked before it", "close to one picked before it"),
-        ("uncertainty", "the models disagree about it", "the models disagree about it somewhat", "the models agree about it"),
+        ("uncertainty", "for all the models know it may be fast", "the models doubt that it is fast", "the models are sure it is slow"),
     ):
         value = mine[column]
         if np.isfinite(value):
