@@ -150,11 +150,14 @@ def test_a_program_is_picked_by_clicking_it_and_taken_back(served, page):
       return {at: [x, y], press: [area.left + layout.xaxis.d2p(x), area.top + layout.yaxis.d2p(y)]}
     }"""
     program = page.evaluate(where)["at"]
+    drawn = page.locator(".tcl-chart").first
     for said in ("1 of 10 picked", "0 of 10 picked"):
         x, y = page.evaluate(where, program)["press"]
+        before = int(drawn.get_attribute("data-drawn"))
         page.mouse.move(x - 40, y - 40)
         page.mouse.move(x, y, steps=3)
         expect(page.locator(".hovertext").first).to_be_visible()
         page.mouse.down()
         page.mouse.up()
         expect(page.get_by_text(said)).to_be_visible()
+        page.wait_for_function("n => Number(document.querySelector('.tcl-chart').dataset.drawn) > n", arg=before)
