@@ -229,6 +229,26 @@ function calm() {
   return new Promise(done => requestIdleCallback(done, { timeout: 1000 }))
 }
 
+// One drawing at a time, always of what is wanted by then: where a page changes faster than it can be drawn, some states are left out,
+// and something is drawn all the same.
+async function keepDrawing(chart) {
+  if (chart.drawing) return
+  chart.drawing = true
+  let done
+  while (done !== chart.latest.wanted) {
+    await near(chart)
+    if (chart !== document.querySelector(".tcl-chart")) await calm()
+    const { data, theme, text, wanted } = chart.latest
+    done = wanted
+    try {
+      await draw(chart, data, theme, text)
+    } catch (problem) {
+      chart.textContent = `This chart cannot be drawn: ${problem.message}.`
+    }
+  }
+  chart.drawing = false
+}
+
 function listen(chart, Plotly, data, axes) {
   if (data.selectable) {
     chart.addEventListener("mousedown", event => { chart.adding = event.shiftKey }, true)
@@ -262,9 +282,6 @@ export default function (component) {
   if (chart.wanted === wanted) return
   chart.wanted = wanted
   Promise.resolve(textOf(chart, data)).catch(() => {})  // on its way while the library loads; a failure is told by `draw`
-  chart.last = (chart.last ?? Promise.resolve())
-    .then(() => near(chart))
-    .then(() => chart === document.querySelector(".tcl-chart") || calm())
-    .then(() => chart.wanted === wanted ? draw(chart, data, theme, text) : undefined)
-    .catch(problem => { chart.textContent = `This chart cannot be drawn: ${problem.message}.` })
+  chart.latest = { data, theme, text, wanted }
+  keepDrawing(chart)
 }
