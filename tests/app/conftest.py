@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from tcl.features.map import make_map
@@ -20,23 +22,25 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served(tmp_path_factory):
-    """The app with one dataset of 180 programs, its map made; (address, workspace, dataset)."""
+    """The app with one dataset of 180 programs, its map made, for all tests; (address, workspace, dataset)."""
     root = tmp_path_factory.mktemp("app")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TCL_WORKSPACE", str(root / "workspace"))
-        patch.setenv("TCL_LOCK_DIR", str(root))
-        dataset = fill(root / "data")
-        make_map(dataset)
-        with app(root / "workspace", dataset.path) as address:
-            yield address, root / "workspace", dataset
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:  # for the app that is started here, not for every test after it
+            patch.setenv("TCL_WORKSPACE", str(root / "workspace"))
+            patch.setenv("TCL_LOCK_DIR", str(root))
+            dataset = fill(root / "data")
+            make_map(dataset)
+            address = stack.enter_context(app(root / "workspace", dataset.path))
+        yield address, root / "workspace", dataset
 
 
 @pytest.fixture
 def page(browser):
     """A fresh page that fails the test on any exception or error that the browser reports."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(90_000)  # a busy machine takes half a minute to draw a first chart
     opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))

@@ -187,16 +187,16 @@ def test_job_verbs_from_the_page_survive_a_reload(served, page, tmp_path, monkey
 def test_live_chart_moves_and_keeps_its_zoom(served, page, tmp_path, monkeypatch):
     address, workspace, _ = served
     monkeypatch.setenv("TCL_WORKSPACE", str(workspace))
-    job = find(submit("replay", ["jobs", "replay", str(record(tmp_path / "recorded")), "--speed", "2"], "A replayed run"))
+    job = find(submit("replay", ["jobs", "replay", str(record(tmp_path / "recorded")), "--speed", "0.5"], "A replayed run"))
     try:
         page.goto(f"{address}/tune?job={job.id}")
-        page.wait_for_selector(DRAWN, timeout=30_000)
+        page.wait_for_selector(DRAWN)
         page.locator(DRAWN).first.hover()
         page.locator("[data-title='Zoom in']").first.click()
         page.wait_for_timeout(700)
         zoomed, drawn = ranges(page), int(page.locator(DRAWN).first.get_attribute("data-drawn"))
         page.evaluate("document.querySelector('.tcl-chart').mark = 'the same element'")
-        page.wait_for_function("n => Number(document.querySelector('.tcl-chart').dataset.drawn) > n + 1", arg=drawn, timeout=30_000)
+        page.wait_for_function("n => Number(document.querySelector('.tcl-chart').dataset.drawn) > n + 1", arg=drawn)
         assert ranges(page) == zoomed
         assert page.evaluate("document.querySelector('.tcl-chart').mark") == "the same element"
         page.get_by_role("button", name="Stop").click()
