@@ -200,7 +200,7 @@ async function drawWhole(Plotly, chart, data, theme, text) {
     if (chart.bits) markLines(figure.data[0], chart.bits, theme)
   }
   const config = {
-    displaylogo: false, showSendToCloud: false, plotlyServerURL: "", responsive: true, scrollZoom: Boolean(data.selectable) && !across,
+    displaylogo: false, showSendToCloud: false, plotGlPixelRatio: Math.ceil(window.devicePixelRatio || 1), plotlyServerURL: "", responsive: true, scrollZoom: Boolean(data.selectable) && !across,
     modeBarButtonsToRemove: ["autoScale2d", ...(data.selectable ? [] : ["select2d"]), ...(data.selectable && !across ? [] : ["lasso2d"])],
   }
   const first = chart.dataset.drawn === undefined
@@ -210,7 +210,7 @@ async function drawWhole(Plotly, chart, data, theme, text) {
 }
 
 // Charts below the visible part of the page wait until they come near: the first ones are drawn sooner.
-function near(chart) {
+async function near(chart) {
   const { top, bottom } = chart.getBoundingClientRect()
   if (chart.dataset.drawn && bottom > 0 && top < innerHeight) return
   return new Promise(done => {
@@ -224,20 +224,19 @@ function near(chart) {
   })
 }
 
-// A page's first chart is its main one, and answers first: the browser shows it before the others draw.
-function calm() {
-  return new Promise(done => requestIdleCallback(done, { timeout: 1000 }))
+// A page's first chart is its main one: it is drawn at once, and the browser shows it before the others begin.
+async function turn() {
+  const main = document.querySelector(".tcl-chart")
+  await Promise.race([main.work, new Promise(done => setTimeout(done, 3000))])
+  await new Promise(done => requestIdleCallback(done, { timeout: 1000 }))
 }
 
 // One drawing at a time, always of what is wanted by then: where a page changes faster than it can be drawn, some states are left out,
 // and something is drawn all the same.
 async function keepDrawing(chart) {
-  if (chart.drawing) return
-  chart.drawing = true
   let done
   while (done !== chart.latest.wanted) {
-    await near(chart)
-    if (chart !== document.querySelector(".tcl-chart")) await calm()
+    if (chart !== document.querySelector(".tcl-chart")) await near(chart).then(turn)
     const { data, theme, text, wanted } = chart.latest
     done = wanted
     try {
@@ -246,7 +245,7 @@ async function keepDrawing(chart) {
       chart.textContent = `This chart cannot be drawn: ${problem.message}.`
     }
   }
-  chart.drawing = false
+  chart.work = undefined
 }
 
 function listen(chart, Plotly, data, axes) {
@@ -283,5 +282,5 @@ export default function (component) {
   chart.wanted = wanted
   Promise.resolve(textOf(chart, data)).catch(() => {})  // on its way while the library loads; a failure is told by `draw`
   chart.latest = { data, theme, text, wanted }
-  keepDrawing(chart)
+  chart.work ??= keepDrawing(chart)
 }
