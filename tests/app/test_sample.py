@@ -15,6 +15,8 @@ from tcl.features.map import Map, store_map
 from tcl.programs.selection import list_selections, load_selection
 from tcl.programs.types import format_id
 from tcl.sampling.plan import Request, sample, select
+from tcl.sampling.registry import ABLATIONS
+from tcl.workspace import ASSETS
 from tests.views.conftest import fill
 
 APP = Path(__file__).parent.parent.parent / "app"
@@ -44,6 +46,7 @@ def data(filled, tmp_path, monkeypatch):
     monkeypatch.setenv("TCL_LOCK_DIR", str(tmp_path))
     monkeypatch.setenv("TCL_APP_BUILTIN", "0")
     monkeypatch.setenv("TCL_APP_DATASETS", str(filled.path))
+    monkeypatch.setattr("app.sampling_work.ASSETS", tmp_path)  # nobody has compared samplers yet
     return filled
 
 
@@ -133,6 +136,16 @@ def test_curves_tell_who_wins_and_without_any_the_command(data, tmp_path):
     at = opened()
     assert "**kmeans wins**" in words(at) and "RDU does not win" in words(at)
     assert at.selectbox(key="sampler").value == "kmeans"  # the winner is what the page starts with
+
+
+def test_the_shipped_comparison_says_who_wins(data, monkeypatch):
+    monkeypatch.setattr("app.sampling_work.ASSETS", ASSETS)
+    rows = json.loads((ASSETS / "results" / "sampling.json").read_text())["rows"]
+    tenth = {r["sampler"]: r["top1_mean"] for r in rows if r["fraction"] == 0.1}
+    best = max((s for s in tenth if s not in ABLATIONS), key=tenth.__getitem__)
+    at = opened()
+    assert f"**{best} wins**" in words(at) and f"{tenth[best]:.3f}" in words(at)
+    assert at.selectbox(key="sampler").value == best and len(tenth) >= 10
 
 
 def test_a_large_pool_is_thinned_and_says_so(data, monkeypatch):

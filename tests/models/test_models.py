@@ -89,7 +89,7 @@ def test_embedding_is_one_finite_vector_a_program(name, trained):
     vectors = trained(name).embed(inputs)
     assert vectors.shape[0] == len(inputs) and vectors.ndim == 2 and vectors.shape[1] >= 2 and np.isfinite(vectors).all()
     same = trained(name).embed(inputs.take(np.array([3, 3])))
-    assert np.allclose(same[0], same[1])
+    assert np.allclose(same[0], same[1], atol=1e-5)  # two rows of one batch: a kernel may add up in another order
 
 
 @pytest.mark.parametrize("name", MODELS)
