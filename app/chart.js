@@ -278,8 +278,7 @@ export default function (component) {
   chart.setAttribute("aria-label", data.alt)
   chart.style.height = data.height + "px"
   chart.send = setTriggerValue
-  if (chart.wanted === wanted) return
-  chart.wanted = wanted
+  if (chart.latest?.wanted === wanted) return
   Promise.resolve(textOf(chart, data)).catch(() => {})  // on its way while the library loads; a failure is told by `draw`
   chart.latest = { data, theme, text, wanted }
   chart.work ??= keepDrawing(chart)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.links import decode_axes, decode_shapes, encode_axes, encode_shapes
+from app.links import decode_axes, decode_shapes, encode_axes, encode_shapes, remember
 from app.shared import flat_of
 from tcl.errors import UserError
 from tcl.programs.dataset import Dataset
@@ -187,10 +187,7 @@ def words(shown: Shown) -> list[tuple[str, str]]:
 
 def write(part: str, text: str) -> None:
     """Set one condition; none for an empty text."""
-    if text:
-        st.query_params[part] = text
-    else:
-        st.query_params.pop(part, None)
+    remember(part, text)
     if part == "q":
         st.session_state["explore-search"] = text
 

@@ -14,7 +14,7 @@ from tcl.errors import UserError
 from tcl.jobs.store import ALIVE, LOST, PAUSED, RUNNING, Job, command_line
 from tcl.progress import format_seconds
 from tcl.views import tuning
-from tcl.views.palette import latency_text
+from tcl.views.palette import latency_text, latency_texts
 
 VERBS = (
     ("pause", "Pause", ":material/pause:", (RUNNING,), "Wait after the current step"),
@@ -154,8 +154,8 @@ def tuning_view(job: Job) -> None:
     if frame.empty:
         tuning_waits(job)
         return
-    several = len(per_task) > 1
-    weights = dict(zip(per_task["task"], per_task["weight"].fillna(1.0), strict=True)) if several else None
+    weights = tuning.weights_of(per_task)
+    several = weights is not None
     best = tuning.best_so_far(frame, weights)
     value = float(best.dropna().iloc[-1]) if best.notna().any() else math.nan
     tuning_numbers(job, frame, several, best)
@@ -167,7 +167,7 @@ def tuning_view(job: Job) -> None:
     chart(figure, key=f"best-{job.id}-{against}", height=340, alt=f"Best latency against {against}: now {latency_text(value)}")
     if several:
         st.caption("Tasks, by their share of the network's time")
-        rows = per_task.assign(best=per_task["best_s"].map(lambda v: latency_text(v) if pd.notna(v) else ""))
+        rows = per_task.assign(best=latency_texts(per_task["best_s"]))
         st.dataframe(
             rows[["name", "share", "best", "trials", "weight"]],
             hide_index=True,

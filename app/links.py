@@ -59,6 +59,14 @@ def decode_axes(text: str) -> dict[str, list[list[float]]]:
     return found
 
 
+def remember(key: str, value: str) -> None:
+    """Set a parameter of the address; an empty value takes it away."""
+    if value:
+        st.query_params[key] = value
+    else:
+        st.query_params.pop(key, None)
+
+
 def opened_ids() -> list[str]:
     """The one or two programs (16 hex digits each) that are open."""
     return [i for i in st.query_params.get("open", "").split(",") if len(i) == 16 and all(c in "0123456789abcdef" for c in i)][:2]
@@ -74,6 +82,14 @@ def mind_the_address(key: str, known: Collection[str], what: str) -> str:
         return asked
     say_missing(key, asked, what)
     return ""
+
+
+def linked_runs(asked: Iterable[str], known: Collection[str], what: str) -> list[str]:
+    """Those of the runs that the address asks for that are here, each once; the others are said. what: one of them in words."""
+    named = [name for name in dict.fromkeys(asked) if name]
+    if missing := [name for name in named if name not in known]:
+        say_missing("runs", ", ".join(missing), what if len(missing) == 1 else f"{what}s")
+    return [name for name in named if name in known]
 
 
 def say_missing(key: str, asked: str, what: str) -> None:

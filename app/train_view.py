@@ -39,7 +39,7 @@ def choice(label: str, options: list[str], default: str, key: str) -> str:
 
 
 def colors_of(runs: Sequence[Run]) -> dict[str, str]:
-    return {run.name: palette.CATEGORIES[i % len(palette.CATEGORIES)] for i, run in enumerate(runs)}
+    return palette.colors_of(run.name for run in runs)
 
 
 def results_table(runs: Sequence[Run], baseline: Run | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.links import say_missing
+from app.links import linked_runs, remember
 from tcl.jobs.store import ALIVE, Job, all_jobs
 from tcl.jobs.tuning_run import events_of, is_tuning
-from tcl.views import palette, tuning, tuning_runs
+from tcl.views import tuning, tuning_runs
 from tcl.workspace import ASSETS
 
 SHOWN = 50
@@ -84,7 +83,7 @@ class Told:
 
     def last(self, kind: str) -> dict[str, Any]:
         """The latest event of a kind; empty where there is none."""
-        return next((e for e in reversed(self.events) if e.get("kind") == kind), {})
+        return dict(tuning.last(self.events, kind))
 
 
 @lru_cache(maxsize=32)
@@ -100,24 +99,17 @@ def all_runs() -> list[Run]:
     return runs + [Run(f"{j.about.get('title') or j.id} · recorded", j) for j in shipped if j.kind == "tune"]
 
 
-def colors_of(runs: Sequence[Run]) -> dict[str, str]:
-    """A run keeps its colour in every figure."""
-    return {run.name: palette.CATEGORIES[i % len(palette.CATEGORIES)] for i, run in enumerate(runs)}
-
-
 def choose(runs: list[Run]) -> list[Run]:
     """The runs to draw, remembered in the link."""
     by_id = {run.id: run for run in runs}
     if "tune-runs" not in st.session_state:
         address = st.query_params
-        asked = [i for i in dict.fromkeys([*address.get("runs", "").split(","), address.get("job", "")]) if i]
-        if missing := [i for i in asked if i not in by_id]:
-            say_missing("runs", ", ".join(missing), "tuning run" if len(missing) == 1 else "tuning runs")
-        st.session_state["tune-runs"] = [i for i in asked if i in by_id] or list(by_id)[:1]
+        asked = [*address.get("runs", "").split(","), address.get("job", "")]
+        st.session_state["tune-runs"] = linked_runs(asked, by_id, "tuning run") or list(by_id)[:1]
         st.session_state["tune-baseline"], st.session_state["tune-look"] = address.get("baseline", ""), address.get("job", "")
     st.session_state["tune-runs"] = [i for i in st.session_state["tune-runs"] if i in by_id]
     chosen = st.multiselect("Runs", list(by_id), key="tune-runs", format_func=lambda i: by_id[i].name, placeholder="choose runs to draw")
-    _remember("runs", ",".join(chosen))
+    remember("runs", ",".join(chosen))
     return [by_id[i] for i in chosen]
 
 
@@ -133,16 +125,9 @@ def roles(chosen: list[Run]) -> tuple[Run | None, Run | None]:
                               format_func=lambda i: by_id[i].name if i else "none pinned")  # fmt: skip
         looked = st.selectbox("Look into", list(by_id), key="tune-look", width=240, format_func=lambda i: by_id[i].name,
                               help="The run whose figures, tasks and schedules are shown below")  # fmt: skip
-    _remember("baseline", pinned)
-    _remember("job", looked)
+    remember("baseline", pinned)
+    remember("job", looked)
     return by_id.get(pinned), by_id.get(looked)
-
-
-def _remember(name: str, value: str) -> None:
-    if value:
-        st.query_params[name] = value
-    else:
-        st.query_params.pop(name, None)
 
 
 def show_first(identity: str) -> None:

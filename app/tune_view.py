@@ -6,21 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from app.chart import chart
 from app.job_view import tuning_numbers, tuning_waits
 from app.program_view import MARKS
 from app.shared import details_of, reproduce, show_error
-from app.tune_runs import Run, colors_of
+from app.tune_runs import Run
 from tcl.errors import UserError
 from tcl.programs.dataset import MANIFEST, Dataset
 from tcl.programs.types import parse_id
 from tcl.tuning.roofline import known_roofline
 from tcl.tuning.targets import this_machine
 from tcl.views import tuning, tuning_model, tuning_runs, tuning_time
-from tcl.views.palette import latency_text
+from tcl.views.palette import colors_of, latency_text, latency_texts
 from tcl.views.schedule import Step, difference, steps_of, steps_table
 
 
@@ -38,7 +37,7 @@ def curves_section(runs: Sequence[Run], baseline: Run | None, run: Run, against:
     references = {label: told.get(key) for key, label in tuning.REFERENCES.items()} if len(subjects) == 1 else {}
     if len(with_trials) == 1:
         (only,) = with_trials
-        if (weights := weights_of(only)) and told.get("best_latency_s"):
+        if (weights := tuning.weights_of(only.told.tasks)) and told.get("best_latency_s"):
             references = {"tuned, run as one": told["best_latency_s"]} | references
         figure = tuning.best_figure(only.told.frame, against, references, weights)
         chart(figure, key=f"best-{only.id}-{against}", height=360, alt=f"Best latency against {against}")
@@ -46,8 +45,9 @@ def curves_section(runs: Sequence[Run], baseline: Run | None, run: Run, against:
     curves = {r.name: r.told.curve for r in with_trials}
     pinned = baseline.name if baseline is not None and baseline.name in curves and len(subjects) == 1 else None
     figure = tuning_runs.curves_figure(
-        curves, colors_of(runs), against=against, baseline=pinned, relative=relative and pinned is not None, references=references
-    )
+        curves, colors_of(r.name for r in runs), against=against, baseline=pinned, relative=relative and pinned is not None,
+        references=references,
+    )  # fmt: skip
     chart(figure, key=f"curves-{against}-{relative}", height=380, alt=f"Best latencies of {len(curves)} runs against {against}")
     if len(subjects) > 1:
         st.caption(f":orange[These runs tune different things ({', '.join(sorted(subjects))}): their latencies do not compare.]")
@@ -61,8 +61,7 @@ def finals_table(runs: Sequence[Run], pinned: str | None) -> None:
     finals = {r.name: r.result.get("best_latency_s") for r in runs}
     table = tuning_runs.comparison({r.name: r.told.curve for r in runs}, pinned, finals)
     table.insert(1, "state", [r.state for r in runs])
-    table["best_s"] = [latency_text(v) if pd.notna(v) else "" for v in table["best_s"]]
-    table["final_s"] = [latency_text(v) if pd.notna(v) else "" for v in table["final_s"]]
+    table["best_s"], table["final_s"] = latency_texts(table["best_s"]), latency_texts(table["final_s"])
     table["run"] = [("baseline: " if r.name == pinned else "") + r.name for r in runs]
     number = st.column_config.NumberColumn
     st.dataframe(
@@ -87,7 +86,7 @@ def tasks_section(run: Run) -> None:
     if table.empty:
         st.caption("The tasks appear when the search begins.")
         return
-    table = table.assign(best=table["best_s"].map(lambda v: latency_text(v) if pd.notna(v) else ""))
+    table = table.assign(best=latency_texts(table["best_s"]))
     number = st.column_config.NumberColumn
     st.dataframe(
         table[["name", "operator", "share", "best", "gflops", "roofline", "trials", "weight"]], hide_index=True, alt="Tasks of the run",
@@ -150,7 +149,8 @@ def model_section(runs: Sequence[Run], run: Run) -> None:
         st.caption("Rank correlation of score and speed within each batch: 1 all in the right order, 0 chance. A batch holds the best of "
                    "thousands, which differ little: their order is the hardest part.")  # fmt: skip
         if learned:
-            chart(tuning_model.learning_figure(learned, colors_of(runs)), key="learning", height=300, alt="Rank correlation, each batch")
+            figure = tuning_model.learning_figure(learned, colors_of(r.name for r in runs))
+            chart(figure, key="learning", height=300, alt="Rank correlation, each batch")
         else:
             st.caption("None yet: it takes a batch of programs that the cost model chose.")
     with right:
@@ -234,12 +234,6 @@ def result_section(run: Run) -> None:
 
 def subject_of(run: Run) -> str:
     return str(run.told.last("about").get("subject") or run.result.get("subject") or next(iter(run.told.tasks["name"]), ""))
-
-
-def weights_of(run: Run) -> dict[str, float] | None:
-    """Task -> how often the network holds it; None for a single operator."""
-    tasks = run.told.tasks
-    return dict(zip(tasks["task"], tasks["weight"].fillna(1.0), strict=True)) if len(tasks) > 1 else None
 
 
 def dataset_of(run: Run) -> Path | None:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.job_kinds import body
 from app.job_view import against, best_value, head
-from app.links import mind_the_address
+from app.links import mind_the_address, remember
 from app.shared import ago, reproduce
 from app.train_runs import option
 from tcl.jobs.store import ALIVE, ENDED, Job, all_jobs
@@ -37,13 +37,6 @@ def rows_of(jobs: list[Job], pinned: Job | None) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
-
-
-def pin(identity: str) -> None:
-    if identity:
-        st.query_params["baseline"] = identity
-    else:
-        st.query_params.pop("baseline", None)
 
 
 def remove_ended(jobs: list[Job]) -> None:
@@ -101,10 +94,10 @@ def live() -> None:
 
         def more() -> None:
             if pinned and pinned.id == job.id:
-                st.button("Unpin", icon=":material/keep_off:", key=f"unpin-{job.id}", on_click=pin, args=("",))
+                st.button("Unpin", icon=":material/keep_off:", key=f"unpin-{job.id}", on_click=remember, args=("baseline", ""))
             elif best_value(job):
                 words = "Others on the same operator, network or dataset are compared with it"
-                st.button("Pin", icon=":material/keep:", key=f"pin-{job.id}", on_click=pin, args=(job.id,), help=words)
+                st.button("Pin", icon=":material/keep:", key=f"pin-{job.id}", on_click=remember, args=("baseline", job.id), help=words)
             if state not in ALIVE:
                 st.button(
                     "Remove",

@@ -7,7 +7,7 @@ import re
 import streamlit as st
 
 from app.job_view import head
-from app.links import say_missing
+from app.links import linked_runs, remember
 from app.shared import choose_dataset, reproduce
 from app.train_runs import Run, all_runs, free_names
 from app.train_view import (
@@ -95,20 +95,16 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
 
 
-def linked_runs(names: list[str]) -> list[str]:
-    """The runs that the address names; those that are not here are said."""
-    asked = [n for n in st.query_params.get("runs", "").split(",") if n]
-    if missing := [n for n in asked if n not in names]:
-        say_missing("runs", ", ".join(missing), "trained model" if len(missing) == 1 else "trained models")
-    return asked
+def linked(names: list[str]) -> list[str]:
+    """The runs that the address names and that are here."""
+    return linked_runs(st.query_params.get("runs", "").split(","), names, "trained model")
 
 
 def choose_runs(runs: list[Run]) -> tuple[list[Run], Run | None]:
     """The runs to compare and the one that is pinned; both remembered in the link."""
     names = [run.name for run in runs]
     if "train-compare" not in st.session_state:
-        linked = [n for n in linked_runs(names) if n in names]
-        st.session_state["train-compare"] = linked or names[:COMPARED]
+        st.session_state["train-compare"] = linked(names) or names[:COMPARED]
         st.session_state["train-baseline"] = st.query_params.get("baseline", "")
     st.session_state["train-compare"] = [n for n in st.session_state["train-compare"] if n in names]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -120,10 +116,7 @@ def choose_runs(runs: list[Run]) -> tuple[list[Run], Run | None]:
             help="The run that the others are compared with: differences to it are shown.",
         )  # fmt: skip
     st.query_params["runs"] = ",".join(chosen)
-    if pinned:
-        st.query_params["baseline"] = pinned
-    else:
-        st.query_params.pop("baseline", None)
+    remember("baseline", pinned)
     by_name = {run.name: run for run in runs}
     return [by_name[n] for n in chosen], by_name.get(pinned)
 
@@ -159,7 +152,7 @@ with left:
 with right:
     runs = all_runs()
     if not runs:
-        linked_runs([])
+        linked([])
         empty()
     chosen, baseline = choose_runs(runs) if runs else ([], None)
     alive = any(run.alive for run in chosen)

@@ -53,7 +53,7 @@ def show() -> None:
         else:
             st.caption(
                 "RDU looks at schedules only, as you do. It prefers programs that are typical of their surroundings (R) and far from those "
-                "already picked (D); once a model has been trained, also those that it is unsure about (U)."
+                "already picked (D); once a model has been trained, also those that may be fast for all it knows (U)."
             )
     if shown:
         _learning()

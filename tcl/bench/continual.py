@@ -113,7 +113,7 @@ class _Bench:
         changes = dict(changes or {})
         shape = replace(self.shape, rank=changes.pop("rank")) if "rank" in changes else self.shape
         settings = replace(self.settings, **changes)
-        if not new and self.source_fraction == 1.0:
+        if not new and self.whole_sources:
             settings = replace(settings, epochs=self.all_epochs)
 
         def compute(folder: Path) -> dict[str, Any]:
@@ -150,9 +150,17 @@ class _Bench:
         return self.cell(_name("scratch_all" if everything else "scratch", [platform]), seed, compute)
 
     @property
-    def _source(self) -> str:
-        """The baseline that is a model of an earlier platform alone."""
-        return "scratch_all" if self.source_fraction == 1.0 else "scratch"
+    def whole_sources(self) -> bool:
+        """Whether all programs of the earlier platforms are measured, as `scratch_all` does."""
+        return self.source_fraction == 1.0
+
+    @property
+    def _source_epochs(self) -> int | None:
+        return self.all_epochs if self.whole_sources else None
+
+    def _source(self, platform: str, seed: int) -> Path:
+        """Where the model of an earlier platform alone is."""
+        return self._folder("scratch_all" if self.whole_sources else "scratch", [platform], seed)
 
     def fine_tune(self, prefix: Sequence[str], seed: int, new: bool = True) -> dict[str, Any]:
         """The model after the last platform of the prefix, scored on all of them."""
@@ -160,15 +168,14 @@ class _Bench:
         from tcl.models.base import load
 
         if len(prefix) == 1:
-            return self.scratch(prefix[0], seed, self._source == "scratch_all")
+            return self.scratch(prefix[0], seed, self.whole_sources)
 
         def compute(folder: Path) -> dict[str, Any]:
             self.fine_tune(prefix[:-1], seed, new=False)
-            name = self._folder("fine_tune", prefix[:-1], seed, False) if len(prefix) > 2 else self._folder(self._source, prefix[:-1], seed)
+            before = self._folder("fine_tune", prefix[:-1], seed, False) if len(prefix) > 2 else self._source(prefix[0], seed)
             data = self.data(prefix[-1], seed, None if new else self.source_fraction)
-            epochs = self.all_epochs if not new and self.source_fraction == 1.0 else None
-            trainer = baselines.trainer_of(self.settings, seed, self.progress, epochs)
-            model = baselines.fine_tune(self.shape, load(name), data.train, trainer)
+            trainer = baselines.trainer_of(self.settings, seed, self.progress, None if new else self._source_epochs)
+            model = baselines.fine_tune(self.shape, load(before), data.train, trainer)
             model.save(folder)
             return {"row": self._row(model, prefix)}
 
@@ -178,8 +185,8 @@ class _Bench:
         from tcl.models.base import load
 
         def compute(folder: Path) -> dict[str, Any]:
-            self.scratch(source, seed, self._source == "scratch_all")
-            return {"row": self._row(load(self._folder(self._source, [source], seed)), [target])}
+            self.scratch(source, seed, self.whole_sources)
+            return {"row": self._row(load(self._source(source, seed)), [target])}
 
         return self.cell(_name("frozen", [source, target]), seed, compute)
 
@@ -189,7 +196,7 @@ class _Bench:
 
         def compute(folder: Path) -> dict[str, Any]:
             trains = [self.data(p, seed, self.source_fraction if p != order[-1] else None).train for p in platforms]
-            trainer = baselines.trainer_of(self.settings, seed, self.progress, self.all_epochs if self.source_fraction == 1.0 else None)
+            trainer = baselines.trainer_of(self.settings, seed, self.progress, self._source_epochs)
             model = baselines.joint(self.shape, trains, trainer) if method == "joint" else baselines.hardware(trains, trainer)
             return {"row": self._row(model, platforms), "size_bytes": 4 * model.parameters(), "programs": sum(map(len, trains))}
 
@@ -222,11 +229,11 @@ class _Bench:
             row = {}
             for i, p in enumerate(order):
                 if method == "frozen":
-                    row |= self.frozen(order[i - 1], p, seed)["row"] if i else self.scratch(p, seed, self._source == "scratch_all")["row"]
+                    row |= self.frozen(order[i - 1], p, seed)["row"] if i else self.scratch(p, seed, self.whole_sources)["row"]
                 elif method in ("joint", "hardware"):
                     row = self.together(method, order, seed)["row"]
                 else:
-                    row |= self.scratch(p, seed, method == "scratch_all" or (i < len(order) - 1 and self._source == "scratch_all"))["row"]
+                    row |= self.scratch(p, seed, method == "scratch_all" or (self.whole_sources and p != target))["row"]
             history = [{"platform": p, "row": row if i == len(order) - 1 else {}} for i, p in enumerate(order)]
             more = {
                 "size_mb": self.together(method, order, seed)["size_bytes"] / 1e6

@@ -23,8 +23,8 @@ class Rdu(Sampler):
 
     R  representativeness: how typical the program is of its surroundings (rank of its k-nearest-neighbour density over that of
        its neighbours). Keeps away from odd programs that teach nothing about others.
-    D  diversity: distance to the nearest program that is measured or picked already. Keeps from asking twice; with d = 2 and
-       nothing else this is the seeding of k-means++, without the draw.
+    D  diversity: distance to the nearest program that is measured or picked already. Keeps from asking twice; alone it is
+       k-center.
     U  uncertainty: rank, within the assignment, of how fast the program may be for all that the models know: their mean plus
        `optimism` times their standard deviation. Doubt about a slow program costs a tuner nothing, doubt about a fast one does; the
        standard deviation alone, which asks about both, is the sampler `uncertainty`. Without a model U falls away, and R and D keep

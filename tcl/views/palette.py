@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -25,6 +26,16 @@ def unit_of(latencies_s: np.ndarray) -> tuple[float, str]:
         if middle < 1000 / factor:
             return factor, unit
     return 1.0, "s"
+
+
+def colors_of(names: Iterable[str]) -> dict[str, str]:
+    """name -> its colour, the same in every figure of a page."""
+    return {name: CATEGORIES[i % len(CATEGORIES)] for i, name in enumerate(names)}
+
+
+def latency_texts(values: Iterable[float | None]) -> list[str]:
+    """For a table's column: `latency_text` of each, empty where there is none."""
+    return ["" if v is None or math.isnan(v) else latency_text(v) for v in values]
 
 
 def latency_text(latency_s: float) -> str:

@@ -58,6 +58,16 @@ def tasks(events: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return frame.sort_values("share", ascending=False, ignore_index=True)
 
 
+def last(events: Sequence[Mapping[str, Any]], kind: str) -> Mapping[str, Any]:
+    """The latest event of a kind; empty where there is none."""
+    return next((e for e in reversed(events) if e.get("kind") == kind), {})
+
+
+def weights_of(tasks: pd.DataFrame) -> dict[Any, float] | None:
+    """Task -> how often the network holds it, of `tasks`; None for a single operator."""
+    return dict(zip(tasks["task"], tasks["weight"].fillna(1.0), strict=True)) if len(tasks) > 1 else None
+
+
 def best_so_far(frame: pd.DataFrame, weights: Mapping[Any, float] | None = None) -> pd.Series:
     """Seconds after each row of `measured`: of one task its best latency, of several the weighted sum once each has one."""
     if frame["task"].nunique() <= 1:

@@ -68,7 +68,7 @@ def report(runs: Sequence[Recorded], baseline: str | None = None, title: str = "
 
 def _beside(runs: Sequence[Recorded], baseline: str | None) -> list[str]:
     curves = {r.name: tuning_runs.curve(r.events) for r in runs}
-    colors = {r.name: palette.CATEGORIES[i % len(palette.CATEGORIES)] for i, r in enumerate(runs)}
+    colors = palette.colors_of(curves)
     pinned = baseline if baseline in curves else None
     parts = ["<h2>All runs</h2>"]
     for against in tuning_runs.AGAINST:
@@ -82,7 +82,7 @@ def _beside(runs: Sequence[Recorded], baseline: str | None) -> list[str]:
         "reach_trials": "even after, programs", "reach_seconds": "even after, s", "times": "times sooner",
     }  # fmt: skip
     for column in ("best_s", "final_s"):
-        frame[column] = [latency_text(v) if pd.notna(v) else "" for v in frame[column]]
+        frame[column] = palette.latency_texts(frame[column])
     parts.append(_table(frame.rename(columns=names)))
     return parts
 
@@ -90,10 +90,10 @@ def _beside(runs: Sequence[Recorded], baseline: str | None) -> list[str]:
 def _one(run: Recorded, *, heading: bool) -> list[str]:
     result = run.result
     frame, tasks = tuning.measured(run.events), tuning.tasks(run.events)
-    weights = dict(zip(tasks["task"], tasks["weight"].fillna(1.0), strict=True)) if len(tasks) > 1 else None
+    weights = tuning.weights_of(tasks)
     best = tuning.best_so_far(frame, weights).dropna()
     best_s = result.get("best_latency_s") or (float(best.iloc[-1]) if len(best) else None)
-    told = next((e for e in reversed(run.events) if e.get("kind") == "baseline"), {}) | dict(result)
+    told = {**tuning.last(run.events, "baseline"), **result}
     references = {label: told[key] for key, label in tuning.REFERENCES.items() if told.get(key)}
     parts = [f"<h2>{escape(run.name)}</h2>" if heading else "", _facts(run, frame, best_s, references)]
     if frame.empty:
@@ -140,12 +140,12 @@ def _facts(run: Recorded, frame: pd.DataFrame, best_s: float | None, references:
 
 
 def _tasks(run: Recorded, tasks: pd.DataFrame) -> list[str]:
-    roof = run.result.get("roofline") or next((e for e in run.events if e.get("kind") == "roofline"), None)
+    roof = run.result.get("roofline") or tuning.last(run.events, "roofline")
     table = tuning.held_against(tasks, roof, run.result.get("roofline_share"))
     shown = pd.DataFrame({
         "task": table["name"], "operator": table["operator"],
         "share of time": [f"{v:.1%}" if pd.notna(v) else "" for v in table["share"]],
-        "best": [latency_text(v) if pd.notna(v) else "" for v in table["best_s"]],
+        "best": palette.latency_texts(table["best_s"]),
         "GFLOP/s": [f"{v:,.1f}" if pd.notna(v) else "" for v in table["gflops"]],
         "of roofline": [f"{v:.1%}" if pd.notna(v) else "" for v in table["roofline"]],
         "programs": table["trials"], "times in it": table["weight"],

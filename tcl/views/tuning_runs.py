@@ -19,10 +19,8 @@ def curve(events: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """One row a trial: trials (from 1), seconds (at work since the search began), best_s: of an operator its best latency so far, of
     a network the weighted sum over its tasks; NaN before there is one."""
     frame = tuning.measured(events)
-    tasks = tuning.tasks(events)
-    weights = dict(zip(tasks["task"], tasks["weight"].fillna(1.0), strict=True)) if len(tasks) > 1 else None
     began = next((e["t"] for e in events if e.get("kind") == "phase" and e.get("name") == "search"), 0.0)
-    best = tuning.best_so_far(frame, weights)
+    best = tuning.best_so_far(frame, tuning.weights_of(tuning.tasks(events)))
     return pd.DataFrame({"trials": frame["trial"], "seconds": frame["t"] - began, "best_s": best.astype(float)})
 
 

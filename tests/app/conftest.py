@@ -5,6 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from tcl.features.map import make_map
+from tcl.jobs.store import ALIVE, all_jobs
 from tests.app.serving import CHROMIUM, FLAGS, app
 from tests.views.conftest import fill
 
@@ -34,6 +35,19 @@ def served(tmp_path_factory):
             make_map(dataset)
             address = stack.enter_context(app(root / "workspace", dataset.path))
         yield address, root / "workspace", dataset
+
+
+@pytest.fixture
+def own_workspace(tmp_path, monkeypatch):
+    """An empty workspace, no dataset; jobs that a test leaves are ended."""
+    monkeypatch.setenv("TCL_WORKSPACE", str(tmp_path / "workspace"))
+    monkeypatch.setenv("TCL_LOCK_DIR", str(tmp_path))
+    monkeypatch.setenv("TCL_APP_BUILTIN", "0")
+    monkeypatch.delenv("TCL_APP_DATASETS", raising=False)
+    yield
+    for job in all_jobs():
+        if job.state in ALIVE:
+            job.cancel()
 
 
 @pytest.fixture

@@ -13,40 +13,25 @@ from app import train_runs
 from tcl.files import write_json
 from tcl.jobs.store import ALIVE, all_jobs
 from tcl.training import outcome
+from tests.app import apptest
+from tests.app.apptest import ran
 from tests.jobs.conftest import until
 from tests.views.conftest import fill
 
-MAIN = str(Path(__file__).parent.parent.parent / "app" / "main.py")
 SECTIONS = ("Curves", "Ranks", "Errors", "Primitives", "Benchmarks")
 
 
 @pytest.fixture(autouse=True)
-def own_workspace(tmp_path, monkeypatch):
-    monkeypatch.setenv("TCL_WORKSPACE", str(tmp_path / "workspace"))
-    monkeypatch.setenv("TCL_LOCK_DIR", str(tmp_path))
-    monkeypatch.setenv("TCL_APP_BUILTIN", "0")
-    monkeypatch.delenv("TCL_APP_DATASETS", raising=False)
+def workspace(own_workspace, monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # three trainings at once on few cores: who waits must not spin
-    yield
-    for job in all_jobs():
-        if job.state in ALIVE:
-            job.cancel()
 
 
 def page(**query: str) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=60).run()
-    for key, value in query.items():
-        at.query_params[key] = value
-    return ran(at.switch_page("app_pages/train.py").run())
-
-
-def ran(at: AppTest) -> AppTest:
-    assert not at.exception, [e.message for e in at.exception]
-    return at
+    return apptest.page("train", **query)
 
 
 def show(at: AppTest, section: str) -> AppTest:
-    return ran(next(b for b in at.get("button_group") if b.key == "train-section").set_value(section).run())
+    return apptest.show(at, "train-section", section)
 
 
 def words(at: AppTest) -> str:

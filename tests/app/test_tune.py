@@ -4,49 +4,30 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from app import tune_runs, tune_setup
 from tcl.files import write_json
-from tcl.jobs.store import ALIVE, all_jobs, jobs_folder
+from tcl.jobs.store import all_jobs, jobs_folder
 from tcl.tuning.networks import NETWORKS
 from tcl.tuning.operators import OPERATORS, parse
 from tcl.workspace import ASSETS
+from tests.app import apptest
+from tests.app.apptest import ran
 
-MAIN = str(Path(__file__).parent.parent.parent / "app" / "main.py")
 RECORDING = ASSETS / "recorded" / "tune-matmul-256"
 SECTIONS = ("Tasks", "Time", "Model", "Schedule", "Result", "Report")
-
-
-@pytest.fixture(autouse=True)
-def own_workspace(tmp_path, monkeypatch):
-    monkeypatch.setenv("TCL_WORKSPACE", str(tmp_path / "workspace"))
-    monkeypatch.setenv("TCL_LOCK_DIR", str(tmp_path))
-    monkeypatch.setenv("TCL_APP_BUILTIN", "0")
-    monkeypatch.delenv("TCL_APP_DATASETS", raising=False)
-    yield
-    for job in all_jobs():
-        if job.state in ALIVE:
-            job.cancel()
+pytestmark = pytest.mark.usefixtures("own_workspace")
 
 
 def page(**query: str) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=60).run()
-    for key, value in query.items():
-        at.query_params[key] = value
-    return ran(at.switch_page("app_pages/tune.py").run())
-
-
-def ran(at: AppTest) -> AppTest:
-    assert not at.exception, [e.message for e in at.exception]
-    return at
+    return apptest.page("tune", **query)
 
 
 def show(at: AppTest, section: str) -> AppTest:
-    return ran(next(b for b in at.get("button_group") if b.key == "section").set_value(section).run())
+    return apptest.show(at, "section", section)
 
 
 def words(at: AppTest) -> str:
