@@ -49,7 +49,8 @@ class Settings:
     epochs, learning_rate, lists, list_size, loss: of the column (see `tcl.training.loop.Trainer`). start: "nearest" (the knowledge
     base's weights for the nearest platform) or "fresh". lateral: whether the column reads the knowledge base's states. hurts_below: a
     source whose ranking of the new platform's measured programs has a mean Spearman's rho below this is not used, and reported.
-    protect: see this module. target: distil the column's standardised "scores" (mean squared error) or its "ranks" (LambdaRank).
+    protect: see this module. recall: how much what the knowledge base says for earlier platforms counts beside the column in what is
+    consolidated (`teaching`). target: distil the standardised "scores" (mean squared error) or their "ranks" (LambdaRank).
     consolidate_epochs, consolidate_rate: of consolidation. ewc_strength, gamma: of online EWC. lwf_strength: weight of that term.
     fisher_lists: lists that the Fisher information is estimated from.
 
@@ -69,6 +70,7 @@ class Settings:
     lateral: bool = True
     hurts_below: float = 0.0
     protect: str = "freeze"
+    recall: float = 1.0
     target: str = "ranks"
     consolidate_epochs: int = 8
     consolidate_rate: float = 3e-3
@@ -165,8 +167,8 @@ def consolidate(
         )
     first = not base.platforms
     slot = _choose_slot(base, data, settings)
+    targets = teaching(base, column, data, settings)
     base.platforms[data.platform] = {"slot": slot, "kind": data.kind}
-    targets = _standardised(column.predict(data.pool), data.pool_assignment)
     model = base.shape.mamba()
     scorer = _Scorer(model)
     report: dict[str, Any] = {"slot": slot, "protect": settings.protect, "losses": []}
@@ -180,6 +182,21 @@ def consolidate(
             new = _fisher(base, data, targets, settings, seed, model, scorer)
         base.fisher = ewc.updated(base.fisher, ewc.normalised(new), settings.gamma)
     return report
+
+
+def teaching(base: KnowledgeBase, column: ActiveColumn, data: PlatformData, settings: Settings) -> np.ndarray:
+    """What is distilled, float32 (n,) over the pool: the column's scores, and those that the knowledge base gives for each earlier platform
+    of this kind, times `recall` and that platform's rank agreement with what was measured here (`source_agreement`); sources that would hurt do not count.
+
+    A column that learned from a tenth of the programs ranks them worse than the knowledge base does for a platform that is close; their
+    errors differ, and the sum ranks better than either. Far platforms agree little, and count little.
+    """
+    said = _standardised(column.predict(data.pool), data.pool_assignment)
+    if settings.recall:
+        for name, rho in source_agreement(base, data).items():
+            if rho > max(0.0, settings.hurts_below):
+                said = said + settings.recall * rho * _standardised(base.model(name).predict(data.pool), data.pool_assignment)
+    return _standardised(said, data.pool_assignment)
 
 
 def _choose_slot(base: KnowledgeBase, data: PlatformData, settings: Settings) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tcl.continual.data import Choice, platform_data
-from tcl.continual.distill import PROTECTIONS, Settings, consolidate, learn
+from tcl.continual.distill import PROTECTIONS, Settings, _standardised, consolidate, learn, teaching
 from tcl.continual.evaluate import agreement, summary
 from tcl.continual.knowledge_base import KnowledgeBase, Shape
 from tcl.continual.movement import moved
@@ -218,6 +218,22 @@ def test_a_source_that_would_hurt_is_not_used(dataset):
         column, report = learn(which, data, QUICK, 0, Progress())
         assert bool(report["warning"]) == hurts
         assert (len(column.network.adapters) == 0) == hurts
+
+
+def test_what_is_consolidated_recalls_earlier_platforms(whole):
+    base, _, of = whole
+    data = of("c300")
+    known = KnowledgeBase(base.shape, base.trunk, base.bank, {"a100": base.platforms["a100"]})
+    column, report = learn(known, data, QUICK, 0, Progress())
+    rho = report["sources"]["a100"]
+    assert rho > 0
+    own = teaching(known, column, data, replace(QUICK, recall=0.0))
+    np.testing.assert_allclose(own, _standardised(column.predict(data.pool), data.pool_assignment), atol=1e-5)
+    earlier = _standardised(known.model("a100").predict(data.pool), data.pool_assignment)
+    expected = _standardised(own + 2 * rho * earlier, data.pool_assignment)
+    np.testing.assert_allclose(teaching(known, column, data, replace(QUICK, recall=2.0)), expected, atol=1e-4)
+    hurting = replace(QUICK, recall=2.0, hurts_below=rho + 0.01)  # a source that is not used does not speak either
+    np.testing.assert_allclose(teaching(known, column, data, hurting), own, atol=1e-5)
 
 
 def test_orders_that_make_no_sense(dataset, tmp_path):
