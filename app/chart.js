@@ -179,6 +179,45 @@ function tidy(chart) {
   for (const trace of chart._fullData) if (trace.type === "scattergl") trace._module.selectPoints = undefined
 }
 
+const SOON = 20000
+
+// A large map is there sooner when every k-th point is drawn first, which it says, and the rest after the browser has shown those.
+async function drawSome(Plotly, chart, traces, layout, config) {
+  const maps = traces.filter(trace => trace.type === "scattergl")
+  for (const trace of maps) for (const key of ["x", "y", "customdata"]) trace[key] = numbers(trace[key])
+  const all = maps.reduce((n, trace) => n + trace.x.length, 0)
+  if (all <= 2 * SOON) return
+  const step = Math.ceil(all / SOON)
+  const some = traces.map(trace => (maps.includes(trace) ? thinned(trace, step) : trace))
+  const shown = some.reduce((n, trace) => n + (trace.x?.length ?? 0), 0)
+  const note = `showing ${shown.toLocaleString("en")} of ${all.toLocaleString("en")}, the rest follows …`
+  const where = { text: note, xref: "paper", yref: "paper", x: 0, y: 1, xanchor: "left", yanchor: "top", showarrow: false }
+  await Plotly.react(chart, some, { ...layout, annotations: [...(layout.annotations ?? []), where] }, config)
+  chart.dataset.some = String(shown)
+  await new Promise(done => requestAnimationFrame(() => setTimeout(done)))
+}
+
+function outermost(values) {
+  let low = 0, high = 0
+  for (let i = 1; i < values.length; i++) {
+    if (values[i] < values[low]) low = i
+    if (values[i] > values[high]) high = i
+  }
+  return [low, high]
+}
+
+// Every `step`-th point of a trace, and its outermost ones: the map does not move when the rest comes.
+function thinned(trace, step) {
+  const n = trace.x.length
+  const ends = new Set([trace.x, trace.y].flatMap(outermost))
+  const take = values => {
+    const read = numbers(values)
+    return read?.length === n && typeof read !== "string" ? read.filter((_, i) => i % step === 0 || ends.has(i)) : values
+  }
+  const marker = { ...trace.marker, color: take(trace.marker?.color), size: take(trace.marker?.size) }
+  return { ...trace, x: take(trace.x), y: take(trace.y), customdata: take(trace.customdata), text: take(trace.text), marker }
+}
+
 async function drawWhole(Plotly, chart, data, theme, text) {
   const figure = JSON.parse(await textOf(chart, data))
   const layout = figure.layout
@@ -204,6 +243,7 @@ async function drawWhole(Plotly, chart, data, theme, text) {
     modeBarButtonsToRemove: ["autoScale2d", ...(data.selectable ? [] : ["select2d"]), ...(data.selectable && !across ? [] : ["lasso2d"])],
   }
   const first = chart.dataset.drawn === undefined
+  if (first) await drawSome(Plotly, chart, figure.data, layout, config)
   await Plotly.react(chart, figure.data, layout, config)
   tidy(chart)
   if (first) listen(chart, Plotly, data, axes)
