@@ -123,7 +123,9 @@ def tuning_numbers(job: Job, frame: pd.DataFrame, several: bool, best: pd.Series
     failed = tuning.failures(frame)
     with st.container(horizontal=True, gap="medium"):
         words = "Network, sum of bests" if several and not result.get("best_latency_s") else "Best"
-        _metric(words, latency_text(best_s) if pd.notna(value) else "none yet")
+        again = not several and pd.notna(value) and latency_text(best_s) != latency_text(value)
+        note = f"Measured again on its own at the end, beside PyTorch; {latency_text(value)} during the search" if again else None
+        _metric(words, latency_text(best_s) if pd.notna(value) else "none yet", note)
         _metric("Measured", f"{len(frame):,}")
         _metric("Failed", f"{sum(failed.values()):,}", ", ".join(f"{n} {k.replace('_', ' ')}" for k, n in failed.items()) or None)
         if job.state in ALIVE:

@@ -2,9 +2,9 @@
 
 Explore is opened on the built-in dataset and on one of 100,000 programs: copies of the real ones whose tile sizes are shuffled within
 each loop (so that every schedule is another one, and valid in shape), with the real latencies under log-normal noise of 20 %. Their
-map is the real programs' places with noise, because what is timed is drawing it, not laying it out. The first drawing of a large map shows a part of
-its points and says so, the whole follows by itself. All is warm: the page has been opened once before. WebGL runs in software, on the
-same cores as the app: a computer with a graphics card is faster.
+map is the real programs' places with noise, because what is timed is drawing it, not laying it out. The first drawing of a large map
+shows a part of its points and says so, the whole follows by itself. All is warm: the page has been opened once before. WebGL runs in
+software, on the same cores as the app: a computer with a graphics card is faster.
 """
 
 from __future__ import annotations

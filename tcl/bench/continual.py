@@ -33,7 +33,8 @@ from tcl.workspace import BUILT_IN, workspace
 METHODS = ("ours", "unprotected", "scratch", "scratch_all", "fine_tune", "frozen", "joint", "hardware")
 ABLATIONS: dict[str, dict[str, Any]] = {
     "protect=ewc": {"protect": "ewc"}, "protect=lwf": {"protect": "lwf"}, "protect=ewc+lwf": {"protect": "ewc+lwf"},
-    "recall=0": {"recall": 0.0}, "target=scores": {"target": "scores"}, "lateral=off": {"lateral": False}, "start=fresh": {"start": "fresh"},
+    "recall=0": {"recall": 0.0}, "target=scores": {"target": "scores"}, "lateral=off": {"lateral": False},
+    "start=fresh": {"start": "fresh"},
     "start=fresh, lateral=off": {"start": "fresh", "lateral": False}, "rank=0": {"rank": 0}, "loss=lambda_rank": {"loss": "lambda_rank"},
 }  # fmt: skip
 """Ablations: ours with one choice changed, scored on validation tasks."""

@@ -2,15 +2,21 @@
 
     tcl bench tuning --set 'methods=["tvm/xgb","decisions/xgb","decisions/models/kb"]' --set trials=64
 
-A method is written STRATEGY/MODEL, MODEL being random, xgb or the folder of a saved model or knowledge base. Candidates scored per
-second count the cost model's scores over the time of the whole search (features, scores, mutation, validation of what is
-proposed). Time is counted from the start of the search: the baselines before it are no method's. What production uses (PyTorch eager,
-torch.compile, ONNX Runtime) is timed in the same run, on the same threads, once for each operator and network.
+A method is written STRATEGY/MODEL, MODEL being random, xgb, the folder of a saved model or knowledge base, or one of
+`tcl.bench.priors`: kb and mlp, which are trained first, on the built-in dataset without the tuned tasks.
+
+A cell is a subject with a seed, all methods one after the other on the same machine; each finished one is a JSON file in `cells`, and a
+run that was stopped, or that reaches `time_limit_s`, goes on from there. Candidates scored per second count the cost model's scores over
+the time of the whole search (features, scores, mutation, validation of what is proposed). Time is counted from the start of the search:
+the baselines before it are no method's. What production uses (PyTorch eager, torch.compile, ONNX Runtime) is timed in the same run, on
+the same threads, once for each operator and network.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import statistics
 import tempfile
 import time
@@ -18,8 +24,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tcl.bench.priors import PRIORS, prior
 from tcl.bench.report import goal, machine
+from tcl.files import write_json
+from tcl.programs.types import content_id, format_id
 from tcl.progress import Progress
+from tcl.workspace import workspace
 
 OPERATORS = (
     "matmul:256,256,256", "dense:64,1024,1024", "batch_matmul:12,128,128,64", "conv2d:1,64,56,56,64,3,3,1,1",
@@ -49,40 +59,80 @@ class Curve(Progress):
         """Seconds of search until a program was at least as fast; None where none was."""
         return next((seconds for seconds, best in self.points if best <= latency_s), None)
 
+    def steps(self) -> list[tuple[float, float]]:
+        """The points at which it fell, rounded: all that a chart needs."""
+        falls = [p for before, p in zip([(0.0, math.inf), *self.points], self.points, strict=False) if p[1] < before[1]]
+        return [(round(seconds, 2), round(best, 9)) for seconds, best in falls]
+
 
 def run(
     *,
     progress: Progress,
-    methods: Sequence[str] = ("random/random", BASELINE, "decisions/xgb"),
+    methods: Sequence[str] = ("random/random", BASELINE, "decisions/xgb", "decisions/mlp", "decisions/kb"),
     operators: Sequence[str] = OPERATORS,
     networks: Sequence[str] = NETWORKS,
     trials: int = 64,
     network_trials: int = 200,
     seeds: int = 3,
     rivals: Sequence[str] = ("pytorch", "torch_compile", "onnxruntime"),
+    cells: str = "",
+    time_limit_s: float = 1e9,
 ) -> dict[str, Any]:
-    """One row an operator or network, method and seed; goals over all of them."""
+    """One row an operator or network, method and seed; goals over all of them.
+
+    cells: where finished cells and the priors are kept. time_limit_s: start no cell after it; `missing` counts those left.
+    """
+    place = Path(cells) if cells else workspace() / "bench" / "tuning"
+    place.mkdir(parents=True, exist_ok=True)
+    subjects = [(name, trials, tuple(operators)) for name in operators] + [(name, network_trials, (name,)) for name in networks]
+    # Seed by seed: a run that ends early has something of every subject.
+    plan = [(seed, *one) for seed in range(seeds) for one in subjects]
+    deadline = time.monotonic() + time_limit_s
+    rows: list[dict[str, Any]] = []
+    missing = 0
+    for done, (seed, subject, count, together) in enumerate(plan):
+        progress.step(done, len(plan), f"{subject} seed {seed}")
+        progress.check()
+        key = format_id(content_id(json.dumps([subject, seed, count, methods, rivals if seed == 0 else ()])))
+        file = place / f"{re.sub(r'[^a-z0-9]+', '-', subject)}-{seed}-{key}.json"
+        if not file.exists():
+            if time.monotonic() > deadline:
+                missing += 1
+                continue
+            wanted = [name for name in PRIORS if any(_model(m) == name for m in methods)]
+            priors = {name: str(prior(name, together, place / "priors", progress)) for name in wanted}
+            write_json(file, _cell(subject, count, seed, methods, rivals if seed == 0 else (), priors))
+        rows += json.loads(file.read_text())
+    progress.step(len(plan), len(plan), "done")
+    production = {r["subject"]: {k: r[k] for k in r if k.removesuffix("_ms") in rivals} for r in reversed(rows) if r["seed"] == 0}
+    rows = [row | production.get(row["subject"], {}) for row in rows]
+    return {"bench": "tuning", "rows": rows, "missing": missing, "goals": goals(rows), "machine": machine()}
+
+
+def _cell(
+    subject: str, trials: int, seed: int, methods: Sequence[str], rivals: Sequence[str], priors: dict[str, str]
+) -> list[dict[str, Any]]:
+    """All methods on one subject with one seed, one after the other; the rivals are timed once, with the first."""
     from tcl.tuning.tune import tune
 
     rows: list[dict[str, Any]] = []
-    subjects = [(name, trials) for name in operators] + [(name, network_trials) for name in networks]
-    for subject, count in subjects:
-        production: dict[str, Any] = {}
-        for seed in range(seeds):
-            curves: dict[str, Curve] = {}
-            for method in methods:
-                strategy, _, model = method.partition("/")
-                curves[method] = Curve()
-                with tempfile.TemporaryDirectory() as folder:
-                    result = tune(
-                        subject, trials=count, out=Path(folder) / "out", model=model, strategy=strategy, seed=seed, export=False,
-                        rivals=() if production else rivals, progress=curves[method],
-                    )  # fmt: skip
-                production = production or {f"{r}_ms": _ms(result[f"{r}_latency_s"]) for r in rivals}
-                rows.append(_row(subject, method, seed, result) | production)
-                progress.step(len(rows), len(subjects) * len(methods) * seeds, "runs")
-            _add_times(rows[-len(methods) :], curves)
-    return {"bench": "tuning", "rows": rows, "goals": goals(rows), "machine": machine()}
+    curves: dict[str, Curve] = {}
+    for method in methods:
+        curves[method] = Curve()
+        model = _model(method)
+        with tempfile.TemporaryDirectory() as folder:
+            result = tune(
+                subject, trials=trials, out=Path(folder) / "out", model=priors.get(model, model), strategy=method.partition("/")[0],
+                seed=seed, export=False, rivals=() if rows else rivals, progress=curves[method],
+            )  # fmt: skip
+        production = {} if rows else {f"{r}_ms": _ms(result[f"{r}_latency_s"]) for r in rivals}
+        rows.append(_row(subject, method, seed, result) | production | {"curve": curves[method].steps()})
+    _add_times(rows, curves)
+    return rows
+
+
+def _model(method: str) -> str:
+    return method.partition("/")[2]
 
 
 def _row(subject: str, method: str, seed: int, result: dict[str, Any]) -> dict[str, Any]:
@@ -156,5 +206,5 @@ def _is_mlp(method: str) -> bool:
     """Whether a method's model is a saved MLP: TenSet's kind of cost model."""
     from tcl.models.base import read_card
 
-    model = method.partition("/")[2]
-    return model not in ("random", "xgb") and read_card(model)["model"] == "mlp"
+    model = _model(method)
+    return model == "mlp" or (model not in ("random", "xgb", *PRIORS) and read_card(model)["model"] == "mlp")

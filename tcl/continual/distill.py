@@ -185,8 +185,9 @@ def consolidate(
 
 
 def teaching(base: KnowledgeBase, column: ActiveColumn, data: PlatformData, settings: Settings) -> np.ndarray:
-    """What is distilled, float32 (n,) over the pool: the column's scores, and those that the knowledge base gives for each earlier platform
-    of this kind, times `recall` and that platform's rank agreement with what was measured here (`source_agreement`); sources that would hurt do not count.
+    """What is distilled, float32 (n,) over the pool: the column's scores, and those that the knowledge base gives for each earlier
+    platform of this kind, times `recall` and that platform's rank agreement with what was measured here (`source_agreement`); sources
+    that would hurt do not count.
 
     A column that learned from a tenth of the programs ranks them worse than the knowledge base does for a platform that is close; their
     errors differ, and the sum ranks better than either. Far platforms agree little, and count little.
