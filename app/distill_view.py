@@ -326,8 +326,7 @@ def benchmark(results: Mapping[str, Mapping[str, Any]]) -> None:
         f"{about.get('data', '')}: {len(orders)} orders, {len(seeds)} seeds; {machine.get('processor', '')}, {machine.get('cores', '')} "
         f"cores, {machine.get('date', '')}"
     )
-    data = about.get("data", "built-in")
-    reproduce("bench", "continual", *(["--set", f"data={data}"] if data != "built-in" else []))
+    reproduce("bench", "continual", *continual.bench_settings(result))
 
 
 def _signed(value: float | None) -> str:

@@ -203,7 +203,7 @@ def bench_results() -> dict[str, dict]:
     """Results of `tcl bench continual`, by where they lie."""
     from tcl.workspace import ASSETS
 
-    paths = [ASSETS / "results" / "continual.json", *sorted((workspace() / "bench").glob("continual*.json"))]
+    paths = [p for folder in (ASSETS / "results", workspace() / "bench") for p in sorted(folder.glob("continual*.json"))]
     found = {}
     for path in paths:
         try:
@@ -211,7 +211,8 @@ def bench_results() -> dict[str, dict]:
         except (OSError, ValueError):
             continue
         if isinstance(result, dict) and result.get("bench") == "continual":
-            found["with the project" if path.is_relative_to(ASSETS) else path.name] = result
+            learned = sorted({p for r in result.get("rows", []) for p in r["order"].split(" > ")})
+            found[f"{', '.join(learned)}: with the project" if path.is_relative_to(ASSETS) else path.name] = result
     return found
 
 

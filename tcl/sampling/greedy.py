@@ -16,9 +16,12 @@ def distance_to(vectors: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def farthest_first(
-    vectors: np.ndarray, known: np.ndarray, budget: int, quality: np.ndarray, power: float = 1.0
+    vectors: np.ndarray, known: np.ndarray, budget: int, quality: np.ndarray, power: float = 1.0, early: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pick `budget` of m rows, one after the other, each the best by quality * distance ** `power`.
+
+    early: float (m,), positive, or None; quality is multiplied by early ** (1 / 2 ** n) where n rows are known or picked already: what
+    matters for the first rows, and little later.
 
     distance is the Euclidean distance to the nearest row that is known or was picked before; quality is float (m,), positive.
     With all qualities equal this is the greedy 2-approximation of the k-center problem (Gonzalez 1985), the core-set of Sener
@@ -43,9 +46,10 @@ def farthest_first(
             share = np.sqrt(np.where(nearest > noise, nearest, 0.0) / largest, dtype=np.float32)
         else:
             share = np.zeros(m, np.float32)
-        merit = quality * share**power if power else quality
+        now = quality if early is None else quality * early ** (0.5 ** (len(known) + step))
+        merit = now * share**power if power else now
         if power and not merit[open_].max() > 0:
-            merit = quality
+            merit = now
         best = int(np.argmax(np.where(open_, merit, -np.inf)))
         picked[step], open_[best], relative[best] = best, False, share[best]
         gap = np.maximum(norms + norms[best] - 2.0 * (vectors @ vectors[best]), 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcl.sampling.base import Pool
+from tcl.sampling.greedy import typicality
 from tcl.sampling.rdu import Rdu
 
 SEEDS = range(20)
@@ -23,12 +24,15 @@ def test_diversity_avoids_what_is_picked_already():
     assert without < 9
 
 
-def test_representativeness_avoids_odd_programs():
+def test_representativeness_is_for_the_first_programs_of_an_assignment():
     rng = np.random.default_rng(0)
-    odd = np.concatenate([rng.normal(size=(90, 4)), rng.normal(size=(10, 4)) * 20])
-    with_r = np.mean([(p >= 90).mean() for p in picks(Rdu(r=2, d=1), odd, 10)])
-    without = np.mean([(p >= 90).mean() for p in picks(Rdu(r=0, d=1), odd, 10)])
-    assert with_r < 0.6 * without
+    vectors = rng.normal(size=(60, 4)).astype(np.float32)
+    typical = typicality(vectors)
+    first = [p[0] for p in picks(Rdu(r=1), vectors, 12)]
+    assert typical[first].mean() > 0.9
+    last = np.concatenate([p[6:] for p in picks(Rdu(r=1), vectors, 12)])
+    alone = np.concatenate([p[6:] for p in picks(Rdu(r=0), vectors, 12)])
+    assert abs(typical[last].mean() - typical[alone].mean()) < 0.1
 
 
 def test_uncertainty_goes_where_the_model_is_unsure():
