@@ -9,11 +9,11 @@ STAMP  := $(VENV)/.installed
 app: venv
 	$(VENV)/bin/tcl app --port $(PORT)
 
-# Two at once: what compiles and measures, and everything else.
+# Two at once: what compiles and measures, whose output is shown at the end, and everything else.
 test: venv
-	@TCL_LOCK_DIR=$$(mktemp -d) $(VENV)/bin/python -m pytest tests/tuning tests/bench & measuring=$$!; \
+	@log=$$(mktemp); TCL_LOCK_DIR=$$(mktemp -d) $(VENV)/bin/python -m pytest tests/tuning tests/bench >$$log 2>&1 & measuring=$$!; \
 	$(VENV)/bin/python -m pytest --ignore=tests/tuning --ignore=tests/bench; rest=$$?; \
-	wait $$measuring && exit $$rest
+	wait $$measuring; measured=$$?; cat $$log; rm -f $$log; exit $$((rest || measured))
 
 lint: venv
 	$(VENV)/bin/ruff check tcl app tests
