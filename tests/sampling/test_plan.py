@@ -16,6 +16,7 @@ from tcl.programs.selection import load_selection
 from tcl.programs.types import Measurement, Platform, Program, Task
 from tcl.programs.writer import Writer
 from tcl.sampling.plan import Request, read_plan, select
+from tcl.sampling.registry import DEFAULT
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_a_plan_comes_back_as_it_was_written(dataset, tmp_path):
     assert known.set_index("program").loc[plans[0], "task"].nunique() == 3
     kept, about = load_selection(Dataset.open(dataset), "mine")
     np.testing.assert_array_equal(kept["program"], plans[0])
-    assert about["sampler"] == "rdu"
+    assert about["sampler"] == DEFAULT
 
 
 def test_rounds_replay_what_the_platform_measured(dataset):
