@@ -28,6 +28,11 @@ WAITING = {
     "search": "the design space is explored and the first programs are built",
 }  # fmt: skip
 """What a tuning run does before its first program was measured, by the phase that it told last."""
+FINISHING = {
+    "final": "the fastest programs are measured once more and compared", "network": "the whole network is built, timed and checked",
+    "export": "the result is written",
+}  # fmt: skip
+"""What a tuning run does after its last program was measured, by phase."""
 
 
 def best_number(job: Job) -> tuple[str, float] | None:
@@ -95,7 +100,8 @@ def head(job: Job, prefix: str, more: Callable[[], None] | None = None) -> None:
     if state in ALIVE:
         share = progress["done"] / progress["total"] if progress["total"] else 0.0
         left = job.seconds_left
-        words = [progress["message"] or "starting"]
+        phase = progress["latest"].get("phase", {}).get("name", "")
+        words = [FINISHING.get(phase) or progress["message"] or "starting"]
         if progress["total"]:
             words.append(f"{progress['done']:,.0f} of {progress['total']:,.0f}")
         words.append(f"{format_seconds(max(progress['active_s'], 1))} at work")
@@ -128,8 +134,8 @@ def tuning_numbers(job: Job, frame: pd.DataFrame, several: bool, best: pd.Series
         _metric(words, latency_text(best_s) if pd.notna(value) else "none yet", note)
         _metric("Measured", f"{len(frame):,}")
         _metric("Failed", f"{sum(failed.values()):,}", ", ".join(f"{n} {k.replace('_', ' ')}" for k, n in failed.items()) or None)
-        if job.state in ALIVE:
-            _metric("Throughput", f"{tuning.per_minute(frame):.0f} / min")
+        if job.state in ALIVE and (pace := tuning.per_minute(frame)):  # known from the second batch on
+            _metric("Throughput", f"{pace:.0f} / min")
         for key, label in tuning.REFERENCES.items():
             if result.get(key):
                 _metric(label, latency_text(result[key]), f"{result[key] / best_s:.2f} × the best" if best_s else None)
@@ -141,6 +147,9 @@ def tuning_waits(job: Job) -> None:
     """What a tuning run shows before its first program was measured."""
     if job.state not in ALIVE:
         st.caption("Nothing was measured.")
+        return
+    if job.state == PAUSED:
+        st.info("Paused before the first program was measured. Press **Resume** to go on.", icon=":material/pause:")
         return
     phase = job.progress["latest"].get("phase", {}).get("name", "")
     st.info(f"Nothing measured yet: {WAITING.get(phase, WAITING[''])}.", icon=":material/hourglass_empty:")

@@ -81,7 +81,8 @@ def curves_section(runs: Sequence[Run], baseline: Run | None) -> None:
         metric = names[choice("Score", list(names), "pairwise accuracy", "curve-metric")]
         against = choice("Against", ["epoch", "seconds"], "epoch", "curve-x")
     if not drawn and not levels:
-        st.caption("The first epoch has not ended yet.")
+        waits = any(run.alive for run in runs)
+        st.caption("A curve begins when the first epoch has ended." if waits else "No epoch was finished.")
         return
     left, right = st.columns(2, gap="medium")
     with left:

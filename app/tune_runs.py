@@ -131,6 +131,8 @@ def roles(chosen: list[Run]) -> tuple[Run | None, Run | None]:
 
 
 def show_first(identity: str) -> None:
-    """Put a run that was just started before those that are drawn, and look into it."""
-    st.session_state["tune-runs"] = [identity, *st.session_state.get("tune-runs", [])][:6]
+    """Put a run that was just started before those that are drawn, and look into it. A recording of another machine makes room for it."""
+    shipped = {run.id for run in all_runs() if run.shipped}
+    drawn = [i for i in st.session_state.get("tune-runs", []) if i not in shipped]
+    st.session_state["tune-runs"] = [identity, *drawn][:6]
     st.session_state["tune-look"] = identity

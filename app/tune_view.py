@@ -32,11 +32,11 @@ def curves_section(runs: Sequence[Run], baseline: Run | None, run: Run, against:
     with_trials = [r for r in runs if len(r.told.frame)]
     if not with_trials:
         return
-    subjects = {subject_of(r) for r in with_trials}
+    subjects = {subject_of(r) for r in runs} - {""}  # a run that begins does not know its subject yet
     told = run.told.last("baseline") | run.result
     references = {label: told.get(key) for key, label in tuning.REFERENCES.items()} if len(subjects) == 1 else {}
-    if len(with_trials) == 1:
-        (only,) = with_trials
+    if len(runs) == 1:  # of several, each curve has its name, though one alone has begun
+        (only,) = runs
         if (weights := tuning.weights_of(only.told.tasks)) and told.get("best_latency_s"):
             references = {"tuned, run as one": told["best_latency_s"]} | references
         figure = tuning.best_figure(only.told.frame, against, references, weights)

@@ -142,4 +142,4 @@ def _progress(row: dict[str, Any]) -> str:
     if not row["total"]:
         return format_seconds(row["active_s"]) if row["active_s"] else ""
     left = f", {format_seconds(row['left_s'])} left" if row["left_s"] else ""
-    return f"{row['done']:g}/{row['total']:g}{left}"
+    return f"{row['done']:.0f}/{row['total']:.0f}{left}"

@@ -99,12 +99,12 @@ class Job:
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate from the pace so far; None where there is none, or the job has ended."""
+        """An estimate from the pace so far; None where there is none (also while it tidies up after its last step), or the job ended."""
         progress = self.progress
         done, total = progress["done"], progress["total"]
-        if not total or done <= 0 or self.state not in ALIVE:
+        if not total or not 0 < done < total or self.state not in ALIVE:
             return None
-        return progress["active_s"] / done * max(total - done, 0.0)
+        return progress["active_s"] / done * (total - done)
 
     @property
     def result(self) -> dict[str, Any] | None:

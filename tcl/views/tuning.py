@@ -172,8 +172,11 @@ def predicted_figure(frame: pd.DataFrame) -> go.Figure:
             "colorbar": {"title": {"text": "trial"}, "thickness": 10},
         },
     )
-    plain(figure, f"measured latency, {unit} (log)", "predicted score")
-    figure.update_xaxes(type="log", exponentformat="none", nticks=8)
+    plain(figure, "measured latency (log)", "predicted score")
+    figure.update_xaxes(type="log")
+    if len(both):
+        places, texts = palette.log_ticks(float(both["latency_s"].min()), float(both["latency_s"].max()))
+        figure.update_xaxes(tickvals=[10**p * factor for p in places], ticktext=texts)
     return figure
 
 
