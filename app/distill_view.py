@@ -23,6 +23,13 @@ VIEWS = ("Slices", "Transfer", "Maps", "Size and data")
 MARKED = 20
 LOST = 0.005
 """Drops in top-1 up to this are not worth a word."""
+METHODS = (
+    "**ours**: the knowledge base; **unprotected**: the same, nothing holds what earlier platforms taught; **fine_tune**: one network that "
+    "goes on learning; **frozen**: the model of the platform before, used as it is; **joint**: all platforms learned at once, one head "
+    "each; **hardware**: all at once, by a model that reads hardware features; **scratch**: the target's measured share alone; "
+    "**scratch_all**: all of the target's programs, which is what a share is held against."
+)
+"""What `tcl bench continual` calls its methods."""
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
@@ -60,7 +67,9 @@ def knowledge_base(folder: Path, job: Job | None) -> None:
         if job is not None and not alive:
             st.info("No platform was finished: the same command, or Start, goes on from the last finished step.", icon=":material/info:")
         elif alive and losses.empty:
-            st.info("Reading programs and choosing those to learn from…", icon=":material/hourglass_empty:")
+            begun = any(e.get("kind") == "platform" for e in events)
+            doing = "The first epoch runs; then its loss is drawn" if begun else "Reading programs and choosing those to learn from"
+            st.info(f"{doing}…", icon=":material/hourglass_empty:")
         return
     _numbers(files)
     _worst(files)
@@ -98,7 +107,8 @@ def _steps(events: list[dict[str, Any]], learned: list[str], alive: bool) -> Non
 def _numbers(files: KnowledgeBaseFiles) -> None:
     summary, size = files.summary, files.history[-1]["size_bytes"]
     with st.container(horizontal=True, gap="medium"):
-        st.metric("Average top-1", mean_sd(summary.get("average")), width="content", help="Mean over all learned platforms, now")
+        st.metric("Average top-1", mean_sd(summary.get("average")), width="content",
+                  help="Mean over all learned platforms, now; latency of the fastest program / of the model's first choice")  # fmt: skip
         if len(files.history) > 1:
             slice_, task = summary.get("worst_slice", {}), summary.get("worst_task", {})
             st.metric("Backward transfer", _signed(summary.get("backward_transfer")), width="content",
@@ -298,6 +308,7 @@ def benchmark(results: Mapping[str, Mapping[str, Any]]) -> None:
     st.caption(
         "Mean ± standard deviation over seeds, each the mean over orders; worst slice: the largest drop of any (platform, operator)."
     )
+    st.caption(METHODS)
     goals = result.get("goals", [])
     if goals:
         met = sum(bool(g["met"]) for g in goals)

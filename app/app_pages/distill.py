@@ -21,7 +21,7 @@ from tcl.workspace import inside, workspace
 NEW = "a new knowledge base"
 SAMPLERS = ("rdu", "random", "kmeans", "kcenter")
 PROTECTIONS = {
-    "freeze": "freeze: the trunk is closed after the first platform",
+    "freeze": "freeze: shared layers stay as the first platform left them",
     "ewc": "ewc: weights that mattered are held",
     "lwf": "lwf: what was said before must stay",
     "ewc+lwf": "ewc+lwf: both",
@@ -144,7 +144,8 @@ def setup(dataset: Dataset) -> list[str] | None:
     )  # fmt: skip
     with st.expander("Settings", icon=":material/tune:"):
         sampler = st.selectbox("Sampler", SAMPLERS, key="distill-sampler", help="Picks the share, seeing features only")
-        per_task = st.number_input("Programs of a task at most (0: all)", 0, 100_000, 60, key="distill-per-task", help="Bounds the time")
+        per_task = st.number_input("Programs of a task at most (0: all)", 0, 100_000, 60, key="distill-per-task",
+                                   help="Bounds the time: consolidating reads all of these, whatever the share")
         epochs = st.number_input("Epochs of learning", 1, 500, 20, key="distill-epochs")
         protect = st.selectbox("Protection of what is known", list(PROTECTIONS), format_func=PROTECTIONS.get, key="distill-protect")
         seed = st.number_input("Seed", 0, 2**31 - 1, 0, key="distill-seed")
@@ -162,6 +163,7 @@ def start(argv: list[str]) -> None:
     identity = submit("distill", [*argv, "--json"], f"Distill {order.replace(',', ' → ')} into {out.name}")
     st.query_params["job"] = identity
     st.query_params["kb"] = out.name
+    st.toast("Started: see the top of the page.", icon=":material/play_circle:")
 
 
 def go_on(job: Job) -> None:
@@ -192,9 +194,10 @@ def nothing_yet() -> None:
     with st.container(border=True):
         st.subheader("No knowledge base yet", anchor=False)
         st.write(
-            "A knowledge base is one small cost model that learns platform after platform. Each platform is first learned by an active "
-            "column from a share of its programs, then consolidated; no data of earlier platforms is read again. Pick platforms on the "
-            "left, bring them into order, and press **Start distilling**."
+            "A knowledge base is one small cost model that learns platform after platform. Each platform is first learned by a second "
+            "network, the *active column*, from a share of its programs; the knowledge base then learns from the column what it says of "
+            "all of them (it is *consolidated*). No data of earlier platforms is read again. Pick platforms on the left, bring them into "
+            "order, and press **Start distilling**."
         )
         st.write("Afterwards this page shows what each step did to every earlier platform, operator and task: averages can hide a loss.")
 
