@@ -26,7 +26,7 @@ def show() -> None:
     st.write(
         f"A model learns {len(names)} platforms one after the other: {', '.join(names)} (instruction sets of one chip). Read a heatmap "
         "row by row: after each platform, how well does it choose on every platform learned so far? **Read down a column to see "
-        "forgetting.**"
+        "forgetting.** The score is *top-1*: the latency of the fastest program / that of the one that the model puts first; 1 is perfect."
     )
     for column, (name, files) in zip(st.columns(2, gap="large"), runs.items(), strict=True):
         with column:

@@ -91,7 +91,7 @@ def _loops(steps: loops.Steps, step: int) -> None:
 def _reveal(number: int, right: str, why: str) -> None:
     guess = st.session_state.get(f"loops-guess-{number}")
     st.session_state[SEEN] = st.session_state[STEP] = number
-    words = why if guess is None else f"Yes. {why}" if guess == right else f"You said {guess}. {why}"
+    words = why if guess is None else f"Yes. {why}" if guess == right else f"You said {guess}; it is {right}. {why}"
     st.session_state["loops-said"] = (number, guess == right, words)
 
 

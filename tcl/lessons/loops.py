@@ -82,7 +82,10 @@ def questions(steps: Steps) -> list[Question]:
     turns = wrong_turns(steps).sort_values("cost", ascending=False)
     bad = "; ".join(f"{r.wrong} {r.cost:.1f} × slower than {r.right}" for r in turns.itertuples())
     return [
-        which("Which of these steps made the product faster by the largest factor?", some, best["name"], f"All right moves: {told}."),
+        which(
+            "Which of these steps made the product faster by the largest factor?", some, best["name"],
+            f"Each step against the one before, wrong turns left out: {told}.",
+        ),
         how_much(
             "How many times faster is the last program than the one as written?", whole, (10, 30, 100, 300),
             f"{latency_text(first['latency_s'])} became {latency_text(last['latency_s'])}: {whole:.0f} ×, that is "

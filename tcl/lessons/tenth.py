@@ -151,7 +151,7 @@ def questions(one: OneTask, chance: pd.DataFrame, curve: pd.DataFrame) -> list[Q
             f"Take each of the other {left} programs to be as fast as the nearest of RDU's {n}. How well does that rank them? "
             "(Spearman's rho: 0 is guessing, 1 is perfect)", mine.spearman, (0.2, 0.4, 0.6, 0.8),
             f"{mine.spearman:.2f}, from {n} measurements and no model at all: programs that are near each other on the map share "
-            "most of their schedule, and with it most of their latency.", "{:.1f}",
+            "much of their schedule, and with it some of their latency.", "{:.1f}",
         ),
         Question(
             f"How does RDU's selection cover the map, against {len(chance)} random ones of the same size?", options,
