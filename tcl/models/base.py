@@ -216,5 +216,5 @@ def checked(train: Examples) -> None:
     if not (high > low).any():
         raise UserError(
             "No task has two programs of different latency to train on: every one has a single program, or all of its programs failed.",
-            hint="Measure more programs of a task.",
+            hint="Measure more programs of a task, or learn from a larger share of them.",
         )

@@ -18,7 +18,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         manifest = json.loads((path / MANIFEST).read_text())
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
-            f"{path} is not a dataset: it has no {MANIFEST}.",
+            f"{path} is not a dataset: it has no {MANIFEST}." if path.exists() else f"There is no folder {path}.",
             hint="Make one with `tcl data import` or `tcl collect`, or name the folder that holds one.",
         ) from None
     except (ValueError, OSError) as error:

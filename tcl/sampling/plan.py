@@ -135,6 +135,8 @@ def select(
     _check(dataset, request)
     measured = ~np.isnan(pool.latency_s)
     budget = budget_of(request.budget, len(measured) - int(measured.sum()) if request.new else len(measured))
+    if not budget:
+        raise UserError(f"A budget of {request.budget} is not one program of this pool.", hint="Give a larger one, such as --budget 10%.")
     ask_others = request.platform and sampler.judges_by and cold is None
     task = pool.programs["task"].to_numpy()
     loop = Rounds(

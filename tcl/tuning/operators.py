@@ -156,7 +156,8 @@ def parse(spec: str) -> tuple[Operator, tuple[int, ...]]:
     except ValueError:
         raise UserError(f"{spec!r} does not hold whole numbers only.", hint=f"The form is {form}.") from None
     if len(values) != len(operator.parameters):
-        raise UserError(f"{spec!r} has {len(values)} numbers instead of {len(operator.parameters)}.", hint=f"The form is {form}.")
+        numbers = "number" if len(values) == 1 else "numbers"
+        raise UserError(f"{spec!r} has {len(values)} {numbers} instead of {len(operator.parameters)}.", hint=f"The form is {form}.")
     for parameter, value in zip(operator.parameters, values, strict=True):
         if value < (0 if parameter in operator.optional_zero else 1):
             raise UserError(f"{spec!r}: {parameter} cannot be {value}.", hint=f"The form is {form}.")
