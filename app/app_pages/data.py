@@ -37,6 +37,10 @@ def shared(path: str, version: str, a: str, b: str) -> pd.DataFrame:
     return overview.shared(Dataset.open(path), a, b)
 
 
+def counted(number: int, what: str) -> str:
+    return f"**{number:,}** {what}{'s' * (number != 1)}"
+
+
 def upload_folder(files: list) -> list[Path]:
     """Uploads, written under the workspace (never opened as anything but logs); a name that leads elsewhere is refused."""
     folder = workspace() / "uploads"
@@ -89,8 +93,8 @@ with left:
         found = tables(path, version)
         stats = dataset.stats()
         st.markdown(
-            f"**{stats['measurements']:,}** measurements of **{stats['programs']:,}** programs · {stats['tasks']:,} tasks · "
-            f"{stats['platforms']} platforms · {stats['failures']:,} failed"
+            f"{counted(stats['measurements'], 'measurement')} of {counted(stats['programs'], 'program')} · "
+            f"{counted(stats['tasks'], 'task')} · {counted(stats['platforms'], 'platform')} · **{stats['failures']:,}** failed"
         )
         if stats["measurements"]:
             by = st.segmented_control("Columns", ["operators", "tasks"], default="operators", key="counts-by") or "operators"
@@ -103,9 +107,10 @@ with left:
                 b = st.selectbox("compared with", others, key="data-b", width=230) if others else None
             here = found["latencies"][found["latencies"]["platform"] == a]
             if here["median_s"].notna().any():
-                st.caption(f"Latencies of the {min(len(here), SHOWN)} slowest of {len(here)} tasks on {a}")
+                drawn = min(len(here), SHOWN)
+                st.caption(f"Latencies of the {drawn} slowest of {len(here)} tasks on {a}" if drawn < len(here) else f"Latencies on {a}")
                 figure = figures.distribution_figure(found["latencies"], a, SHOWN)
-                chart(figure, key="latencies", alt=f"Latencies of tasks on {a}", height=520)
+                chart(figure, key="latencies", alt=f"Latencies of tasks on {a}", height=110 + 17 * drawn)
             else:
                 st.info(f"Nothing was measured successfully on {a}: below is how it failed.", icon=":material/info:")
             if b:
@@ -113,7 +118,7 @@ with left:
                 both = frame[frame["shared_programs"] > 0]
                 st.markdown(
                     f"{a} and {b} share **{int(((frame['programs_a'] > 0) & (frame['programs_b'] > 0)).sum())}** tasks and "
-                    f"**{int(frame['shared_programs'].sum()):,}** programs"
+                    f"**{int(frame['shared_programs'].sum()):,}** programs that ran on both"
                     + (f"; mean Spearman **{both['spearman'].mean():.3f}**" if both["spearman"].notna().any() else "")
                 )
                 if both["spearman"].notna().any():
@@ -121,7 +126,15 @@ with left:
                     st.dataframe(
                         both[["name", "operator", "shared_programs", "spearman", "best_of_a_on_b"]].sort_values("spearman"),
                         hide_index=True, height=240, alt="Agreement by task",
-                        column_config={"best_of_a_on_b": st.column_config.NumberColumn(f"best of {a} on {b}", format="%.3f")},
+                        column_config={
+                            "name": st.column_config.TextColumn("task", width=300),
+                            "shared_programs": st.column_config.NumberColumn("shared", format="localized", help="Programs run on both"),
+                            "spearman": st.column_config.NumberColumn("rho", format="%.3f", help="Spearman's, of their latencies"),
+                            "best_of_a_on_b": st.column_config.NumberColumn(
+                                "best carried over", format="%.3f",
+                                help=f"{b}'s best latency / the latency there of the program that is best on {a}; 1: the same program wins",
+                            ),
+                        },
                     )  # fmt: skip
             st.markdown("**Failures by kind**")
             if found["failures"].empty:

@@ -35,7 +35,7 @@ def failures(dataset: Dataset, by: str = "platform") -> pd.DataFrame:
         rows = rows.merge(dataset.tasks()[["task", "operator"]], on="task", how="left")
     total = rows.groupby(by).size()
     frame = rows[rows["error"] != ""].groupby([by, "error"]).size().rename("count").reset_index()
-    frame["share"] = frame["count"] / frame[by].map(total)
+    frame["share"] = frame["count"] / frame[by].map(total).astype(float)  # the map of no rows at all is text
     return frame
 
 

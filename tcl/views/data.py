@@ -9,6 +9,9 @@ import plotly.graph_objects as go
 from tcl.views import palette
 from tcl.views.explore import plain
 
+NAME = 38
+"""Characters of a task's name beside an axis; the whole name is told on hover."""
+
 
 def counts_figure(matrix: pd.DataFrame) -> go.Figure:
     """Heatmap of measurements (log colour, the counts written in): one row a platform, one column an operator or task."""
@@ -35,7 +38,7 @@ def distribution_figure(frame: pd.DataFrame, platform: str, most: int = 40) -> g
         y = [n for name in names for n in (name, name, None)]
         figure.add_trace(
             go.Scatter(x=np.log10(x), y=y, mode="lines", line={"width": width, "color": palette.CATEGORIES[0]}, hoverinfo="skip",
-                       name=f"{low[1:3]} to {high[1:3]} %")
+                       name=f"{int(low[1:3])} to {high[1:3]} %")
         )  # fmt: skip
     figure.add_trace(
         go.Scatter(
@@ -47,7 +50,8 @@ def distribution_figure(frame: pd.DataFrame, platform: str, most: int = 40) -> g
     if len(rows):
         ticks, words = palette.log_ticks(float(rows["min_s"].min()), float(rows["q95_s"].max()))
         figure.update_xaxes(tickvals=ticks, ticktext=words)
-    figure.update_yaxes(showticklabels=len(rows) <= 30, type="category")
+    short = [name if len(name) <= NAME else name[: NAME - 1] + "…" for name in names]
+    figure.update_yaxes(type="category", tickvals=names, ticktext=short, tickfont={"size": 11})
     figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.04, "yanchor": "bottom"})
     return figure
 

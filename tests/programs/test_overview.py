@@ -7,6 +7,7 @@ from tcl.programs import overview
 from tcl.programs.dataset import Dataset
 from tcl.programs.types import Measurement, Platform, Program, Task
 from tcl.programs.writer import Writer
+from tests.views.conftest import fill
 
 A, B = Task("a", "conv2d", "ansor", '["a"]', (2, 3)), Task("b", "matmul", "ansor", '["b"]', (4, 5))
 
@@ -46,6 +47,11 @@ def test_failures(dataset):
         {"platform": "y", "error": "run_error", "count": 1, "share": 1 / 5},
     ]
     assert overview.failures(dataset, by="operator")["operator"].tolist() == ["conv2d", "matmul"]
+
+
+def test_without_failures_their_table_is_empty(tmp_path):
+    frame = overview.failures(fill(tmp_path / "data", programs_a_task=1, tasks=1, failing=0.0, unmeasured=0.0))
+    assert frame.empty and frame.columns.tolist() == ["platform", "error", "count", "share"]
 
 
 def test_latency_distribution(dataset):
