@@ -192,7 +192,7 @@ def pool_of(request: Request, version: str) -> Prepared:
     return replace(pool, latency_s=pool.programs["program"].map(seconds).to_numpy(float))
 
 
-@st.cache_resource(max_entries=4, show_spinner="Reading the pool…")
+@st.cache_resource(max_entries=4, show_spinner=False)
 def _pool(path: str, version: str, platform: str, measured_only: bool, embedding: str) -> Prepared:
     return prepare(Request(Path(path), platform=platform, rounds=2 if measured_only else 1, embedding=embedding), PLAYED)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from app.job_view import head
 from app.map_job import missing_map
 from app.program_view import show_programs
 from app.sampling_work import SAVED, Shown, bench_result, command, latencies, len_of, plan_of, show, submit_sample, task_space
-from app.shared import choose_dataset, reproduce, scope_name, stored_map
+from app.shared import choose_dataset, reproduce, scope_name, show_error, stored_map
 from tcl.errors import UserError
 from tcl.jobs.store import ALIVE, FAILED, all_jobs, find, submit
 from tcl.programs.selection import list_selections, save_selection
@@ -98,7 +99,7 @@ def knobs() -> tuple[list[tuple[str, Request]], bool]:
         "Embedding", spaces, key="embedding", format_func=lambda s: s if s in (FEATURES, MAP) else f"model {Path(s).name}",
         help="Where programs are near or far: their features, their places on the map, or a trained model's vectors.",
     )  # fmt: skip
-    everything = st.toggle("Colour what was not picked, too", key="everything", disabled=color == "round")
+    everything = st.toggle("Colour all", key="everything", disabled=color == "round", help="What was not picked, too")
     changed = ",".join(f"{n}={v:g}" for n, v in weights.items() if v != WEIGHTS[n])
     sides = []
     for name in (first, second):
@@ -115,14 +116,18 @@ def clicked(key: str, programs: np.ndarray) -> None:
         st.query_params["why"] = format_id(int(programs[int(row)]))
 
 
-def panel(side: int, shown: Shown, rounds_shown: int | None, everything: bool) -> None:
-    """One sampler on the map."""
+def heading(side: int, shown: Shown) -> None:
+    """A sampler's name, and what a job would add."""
     st.markdown(f"**{shown.name}**")
     if shown.missing:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.caption(shown.missing)
             if shown.job is not None:
                 st.button("Run", icon=":material/play_arrow:", key=f"run-{side}", on_click=submit_sample, args=(shown.job, version))
+
+
+def panel(side: int, shown: Shown, rounds_shown: int | None, everything: bool) -> None:
+    """One sampler on the map."""
     if shown.sampled is None:
         return
     frame = views.place(shown.sampled.programs, stored.coordinates)
@@ -313,7 +318,12 @@ with left:
     requests, everything = knobs()
 with right:
     jobs()
-    sides = [show(name if name.startswith(SAVED) else request.sampler, request, version) for name, request in requests]
+    sides: list[Shown] = []
+    try:
+        with st.spinner("Reading and picking programs…"):
+            sides = [show(name if name.startswith(SAVED) else request.sampler, request, version) for name, request in requests]
+    except UserError as error:  # such as a budget of less than one program: the knobs are at hand, and the rest of the page stands
+        show_error(error)
     last_round = max(
         (int(s.sampled.programs["round"].max()) for s in sides if s.sampled is not None and len(s.sampled.programs)), default=0
     )
@@ -326,15 +336,17 @@ with right:
         rounds_shown = None if choice in (None, "all") else int(choice) - 1
     if stored is None:
         missing_map(dataset, scope, scope_label, len_of(path, version))
-    else:
-        for number, (column, shown) in enumerate(zip(st.columns(len(sides), gap="small"), sides, strict=True)):
-            with column:
-                panel(number, shown, rounds_shown, everything)
+    elif sides:
+        for part in (heading, partial(panel, rounds_shown=rounds_shown, everything=everything)):  # in two rows: the maps begin level
+            for number, (column, shown) in enumerate(zip(st.columns(len(sides), gap="small"), sides, strict=True)):
+                with column:
+                    part(number, shown)
     covered = {s.name: {"picked": float(len(s.sampled.picked())), **s.sampled.coverage} for s in sides if s.sampled is not None}
     if covered:
         st.dataframe(views.coverage_table(covered), alt="Coverage of the pool by each selection", column_config=COVERAGE)
-    why_panel(sides)
-    st.divider()
-    export(sides[0])
+    if sides:
+        why_panel(sides)
+        st.divider()
+        export(sides[0])
     st.divider()
     learning_curves()

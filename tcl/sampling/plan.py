@@ -134,9 +134,11 @@ def select(
     pool = prepared or prepare(request)
     _check(dataset, request)
     measured = ~np.isnan(pool.latency_s)
-    budget = budget_of(request.budget, len(measured) - int(measured.sum()) if request.new else len(measured))
+    of = len(measured) - int(measured.sum()) if request.new else len(measured)
+    budget = budget_of(request.budget, of)
     if not budget:
-        raise UserError(f"A budget of {request.budget} is not one program of this pool.", hint="Give a larger one, such as --budget 10%.")
+        hint = f"There {'is 1 program' if of == 1 else f'are {of:,} programs'} to pick from: give a larger share."
+        raise UserError(f"A budget of {request.budget} is not one program of this pool.", hint=hint)
     ask_others = request.platform and sampler.judges_by and cold is None
     task = pool.programs["task"].to_numpy()
     loop = Rounds(

@@ -243,9 +243,11 @@ def curve_rows(result: Mapping[str, Any], ablations: bool = False) -> pd.DataFra
 
 def curves_figure(frame: pd.DataFrame, metric: str) -> go.Figure:
     """Learning curves: score against the share of programs measured, a line a sampler, bars the spread over seeds; the score with all
-    data as a dashed line. `frame` is `curve_rows`', `metric` a key of `METRICS`."""
+    data as a dashed line. Of a single share: a row a sampler, the best on top. `frame` is `curve_rows`', `metric` a key of `METRICS`."""
     figure = go.Figure()
     curves = frame[frame["sampler"] != "all"]
+    if curves["fraction"].nunique() == 1:
+        return _one_share(frame, curves.sort_values(metric), metric)
     order = sorted(curves["sampler"].unique(), key=lambda s: (s != "rdu", s != "random", s))
     for i, name in enumerate(order):
         rows = curves[curves["sampler"] == name].sort_values("fraction")
@@ -266,6 +268,26 @@ def curves_figure(frame: pd.DataFrame, metric: str) -> go.Figure:
     figure.update_xaxes(type="log", tickvals=[100 * t for t in ticks], ticktext=[f"{100 * t:g}" for t in ticks])
     figure.update_layout(legend={"orientation": "v", "x": 1.01, "y": 1}, margin={"r": 12})
     return figure
+
+
+def _one_share(frame: pd.DataFrame, rows: pd.DataFrame, metric: str) -> go.Figure:
+    """`curves_figure` where no curve can be drawn: the rows, worst first, upwards."""
+    ours = rows["sampler"].str.startswith("rdu")
+    figure = go.Figure(
+        go.Scatter(
+            x=rows[metric], y=rows["sampler"], mode="markers",
+            marker={"size": 9, "color": np.where(ours, palette.CATEGORIES[1], palette.CATEGORIES[0])},
+            error_x={"type": "data", "array": rows[f"{metric}_sd"], "thickness": 1.2, "width": 3, "color": palette.OTHERS},
+            hovertemplate="%{y}: %{x:.4f} ± %{error_x.array:.4f}<extra></extra>",
+        )
+    )  # fmt: skip
+    full = frame.loc[frame["sampler"] == "all", metric]
+    if len(full):
+        line = {"dash": "dash", "width": 1.5, "color": palette.OTHERS}
+        figure.add_vline(x=float(full.iloc[0]), line=line, annotation_text=f"all data: {full.iloc[0]:.3f}")
+    plain(figure, x=f"{METRICS[metric]} with {100 * rows['fraction'].iloc[0]:g} % of the programs measured (± sd over seeds)", y="")
+    figure.update_yaxes(type="category")
+    return figure.update_layout(margin={"t": 26})
 
 
 def winner(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> str | None:

@@ -170,6 +170,8 @@ def test_one_record_and_all_failed(tmp_path, monkeypatch, settings):
     monkeypatch.setenv("TCL_APP_DATASETS", str(fill(tmp_path / "data", **settings).path))
     at = opened()
     assert "No map of this yet" in words(at)
+    said = [e.value for e in at.error]  # a tenth of one program is none
+    assert said == (["There is 1 program to pick from: give a larger share."] if "tasks" in settings else [])
     at.selectbox(key="sample-platform").set_value("avx2").run()
     at.slider(key="budget").set_value(100).run()
     assert not at.exception

@@ -121,3 +121,10 @@ def test_curves_have_a_line_a_sampler_with_its_spread():
     assert names(figure) == ["rdu", "random", "kmeans"]
     assert figure.data[0].x.tolist() == [1.0, 20.0] and figure.data[0].error_y.array.tolist() == [0.01, 0.01]
     assert len(views.curves_figure(views.curve_rows({"rows": rows}, ablations=True), "pairwise").data) == 4
+
+
+def test_of_a_single_share_each_sampler_has_a_row_the_best_on_top():
+    rows = [bench_row("rdu", 0.1, 0.8), bench_row("random", 0.1, 0.7), bench_row("kmeans", 0.1, 0.9), bench_row("all", 1.0, 0.95)]
+    figure = views.curves_figure(views.curve_rows({"rows": rows}), "top1_mean")
+    assert figure.data[0].y.tolist() == ["random", "rdu", "kmeans"] and figure.data[0].x.tolist() == [0.7, 0.8, 0.9]
+    assert figure.layout.annotations[0].text == "all data: 0.950"
