@@ -96,6 +96,7 @@ def table(shown: Shown, mask: np.ndarray | None) -> None:
         height=262,
         on_select="rerun",
         selection_mode="multi-row",
+        placeholder="",
         key=f"table-{selection}",  # other programs: nothing ticked
         column_config={
             latency: st.column_config.NumberColumn(format="%.4g", width="small"),

@@ -37,8 +37,8 @@ def missing_map(dataset: Dataset, scope: str, label: str, programs: int) -> None
     with st.container(border=True):
         st.subheader("No map of this yet")
         st.write(
-            f"{programs:,} programs can be laid out so that similar schedules lie together. It takes about {max(10, programs // 700)} s "
-            "and is kept."
+            f"{programs:,} program{'s' * (programs != 1)} can be laid out so that similar schedules lie together. It takes about "
+            f"{max(10, programs // 700)} s and is kept."
         )
         if programs > LIMIT:
             st.caption(

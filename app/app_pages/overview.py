@@ -12,6 +12,7 @@ from tcl.jobs.store import ALIVE, all_jobs
 from tcl.programs.dataset import Dataset
 
 LISTED = 5
+COUNTS = {name: st.column_config.NumberColumn(format="localized") for name in ("measurements", "failed", "tasks", "programs")}
 
 
 def data(dataset: Dataset) -> None:
@@ -34,10 +35,10 @@ def data(dataset: Dataset) -> None:
         for name, platform in dataset.platforms().items()
     ]
     if rows:
-        st.dataframe(pd.DataFrame(rows), hide_index=True, alt="Platforms of the dataset")
+        st.dataframe(pd.DataFrame(rows), hide_index=True, alt="Platforms of the dataset", column_config=COUNTS)
     if stats["by_operator"]:
         table = pd.DataFrame(stats["by_operator"]).T.rename_axis("operator").reset_index().sort_values("programs", ascending=False)
-        st.dataframe(table, hide_index=True, alt="Operators of the dataset")
+        st.dataframe(table, hide_index=True, alt="Operators of the dataset", column_config=COUNTS)
 
 
 def models() -> None:

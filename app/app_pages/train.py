@@ -137,10 +137,12 @@ with left:
     st.subheader("Train", anchor=False)
     dataset = choose_dataset()
     if dataset is not None:
-        measured = dataset.stats()["measurements"]
-        asked = setup(dataset) if measured else []
-        if not measured:
-            st.caption("Nothing was measured in this dataset yet: there is nothing to learn from.")
+        stats = dataset.stats()
+        able = stats["measurements"] > stats["failures"]
+        asked = setup(dataset) if able else []
+        if not able:
+            word = "Every measurement in this dataset failed" if stats["measurements"] else "Nothing was measured in this dataset yet"
+            st.info(f"{word}: there is nothing to learn from. `tcl collect` or the Data page adds some.", icon=":material/info:")
         several = f" ({len(asked)} models)" if len(asked) > 1 else ""
         st.button(f"Start training{several}", type="primary", icon=":material/play_arrow:", width="stretch", disabled=not asked,
                   on_click=start, args=(asked,))  # fmt: skip

@@ -82,10 +82,9 @@ def test_three_kinds_of_model_from_the_page_to_every_section(tmp_path, monkeypat
     assert train_runs.free_names(["data-xgb", "new", "new"]) == ["data-xgb-2", "new", "new-2"]
 
 
-@pytest.mark.parametrize("shape", ["one record", "all failed"])
-def test_where_nothing_can_be_learnt_the_page_says_why(tmp_path, monkeypatch, shape):
-    settings = {"programs_a_task": 1, "tasks": 1, "failing": 0.0, "unmeasured": 0.0} if shape == "one record" else {"failing": 1.0}
-    monkeypatch.setenv("TCL_APP_DATASETS", str(fill(tmp_path / "data", **settings).path))
+def test_where_one_program_was_measured_the_page_says_why_nothing_is_learnt(tmp_path, monkeypatch):
+    dataset = fill(tmp_path / "data", programs_a_task=1, tasks=1, failing=0.0, unmeasured=0.0)
+    monkeypatch.setenv("TCL_APP_DATASETS", str(dataset.path))
     at = page()
     at = start(ran(at.multiselect(key="train-models").set_value(["xgb"]).run()))
     assert ended(1) == ["failed"]
@@ -93,6 +92,13 @@ def test_where_nothing_can_be_learnt_the_page_says_why(tmp_path, monkeypatch, sh
     assert "two programs of different latency" in words(at) or "No measured program" in words(at)
     for section in SECTIONS:
         at = show(at, section)
+
+
+def test_where_all_failed_no_training_is_offered(tmp_path, monkeypatch):
+    monkeypatch.setenv("TCL_APP_DATASETS", str(fill(tmp_path / "data", programs_a_task=4, failing=1.0).path))
+    at = page()
+    assert "Every measurement in this dataset failed" in " ".join(i.value for i in at.info)
+    assert next(b for b in at.button if b.label == "Start training").disabled
 
 
 def test_without_any_data(tmp_path, monkeypatch):
