@@ -36,6 +36,14 @@ class ConsoleProgress(Progress):
         self.started = time.monotonic()
         self._last = 0.0
         self._tty = sys.stderr.isatty()
+        self._phase = ""
+
+    def event(self, kind: str, **data: Any) -> None:
+        """A phase that begins is told at once: its first step may be a while away."""
+        if kind == "phase" and data.get("name", "") != self._phase:
+            self._phase = data["name"]
+            start, end = ("\r\x1b[2K", "") if self._tty else ("", "\n")
+            print(f"{start}{self._phase} …", end=end, file=sys.stderr, flush=True)
 
     def step(self, done: float, total: float, message: str = "") -> None:
         now = time.monotonic()

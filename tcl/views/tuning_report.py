@@ -56,7 +56,7 @@ def report(runs: Sequence[Recorded], baseline: str | None = None, title: str = "
         body += _beside(runs, baseline)
     for run in runs:
         body += _one(run, heading=len(runs) > 1)
-    body.append('<p class="note">Latencies are medians of repeated runs, measured alone on the machine. '
+    body.append('<p class="note">Latencies are medians of repeated runs. '
                 f"Written on {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC.</p>")  # fmt: skip
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
