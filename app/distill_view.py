@@ -304,10 +304,13 @@ def benchmark(results: Mapping[str, Mapping[str, Any]]) -> None:
         st.caption("No run has finished.")
     else:
         st.dataframe(table, hide_index=True, alt="Methods of the benchmark, best first",
-                     column_config={"MB": st.column_config.NumberColumn(format="%.2f", width="small")})  # fmt: skip
+                     column_config={"MB": st.column_config.NumberColumn(format="%.2f", width=48),
+                                    "runs": st.column_config.NumberColumn(width=44)})  # fmt: skip
     st.caption(
         "Mean ± standard deviation over seeds, each the mean over orders; worst slice: the largest drop of any (platform, operator)."
     )
+    if where := continual.bench_worst(result):
+        st.caption(where)
     st.caption(METHODS)
     goals = result.get("goals", [])
     if goals:

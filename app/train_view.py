@@ -247,7 +247,9 @@ def benchmarks_section() -> None:
     if not found:
         st.caption(f"No run has a {figures.METRICS[metric]}.")
         return
-    st.dataframe(benchmarks.benchmark_table(lines, metric), alt=f"{metric} of all models, mean and standard deviation over seeds")
+    table = benchmarks.benchmark_table(lines, metric)
+    wide = {"_index": st.column_config.Column("model", width=130)}  # a model's whole name
+    st.dataframe(table, column_config=wide, alt=f"{metric} of all models, mean and standard deviation over seeds")
     height = 110 + 90 * len(found)
     chart(benchmarks.benchmark_figure(lines, metric), key=f"bench-{metric}", height=height, alt=f"{metric} of all models")
     with st.expander("Size and speed, goals, machine", icon=":material/speed:"):

@@ -104,7 +104,7 @@ def tasks_section(run: Run) -> None:
             "in large matrix products and sums. A task that stays in cache may be above 100 %."
         )
         threads = int(roof.get("threads") or this_machine().cores)
-        if roof.get("machine", this_machine().slug) == this_machine().slug:
+        if not run.shipped and roof.get("machine", this_machine().slug) == this_machine().slug:
             with st.expander("Measure the peaks again", icon=":material/terminal:"):
                 st.caption("While nothing else runs; the higher value of each counts.")
                 reproduce("roofline", "--threads", str(threads), "--again")
@@ -134,7 +134,8 @@ def time_section(runs: Sequence[Run]) -> None:
         st.dataframe(
             table, hide_index=True, alt="Where the time went",
             column_config={
-                "seconds": st.column_config.NumberColumn(format="%.2f"), "share": st.column_config.NumberColumn(format="percent"),
+                "part": st.column_config.TextColumn(width=90), "seconds": st.column_config.NumberColumn(format="%.2f", width=70),
+                "share": st.column_config.NumberColumn(format="percent", width=70),
                 "what": st.column_config.TextColumn("what is in it"),
             },
         )  # fmt: skip
@@ -215,7 +216,9 @@ def explained(run: Run, task: str, best: dict[str, Any] | None) -> tuple[str, fl
 
 def result_section(run: Run) -> None:
     """What the run left behind, and its log."""
-    if run.result.get("export"):
+    if run.shipped:
+        st.caption("The library that this run built stayed on the machine that it was measured on; a run of your own leaves one here.")
+    elif run.result.get("export"):
         export = run.result["export"]
         st.markdown("**Use the result**")
         if export.get("snippet"):

@@ -11,7 +11,7 @@ from tcl.views import continual
 
 ABOUT = {
     "unprotected": "One network goes on learning; nothing holds what it knew.",
-    "protected": "What the first platform taught is closed; later ones get small parts of their own beside it.",
+    "protected": "The first platform's network is closed; later ones add small parts.",
 }
 
 

@@ -341,9 +341,15 @@ def bench_table(result: Mapping[str, Any]) -> pd.DataFrame:
         row: dict[str, Any] = {"method": line["method"]}
         for key, title in BENCH_COLUMNS.items():
             row[title] = mean_sd(line.get(key), line.get(f"{key}_sd"))
-        row |= {"worst slice": mean_sd(line.get("worst_slice")), "MB": line.get("size_mb"), "runs": line.get("rows")}
-        rows.append(row | {"worst slice is": line.get("worst_where", "")})
+        rows.append(row | {"worst slice": mean_sd(line.get("worst_slice")), "MB": line.get("size_mb"), "runs": line.get("rows")})
     return pd.DataFrame(rows)
+
+
+def bench_worst(result: Mapping[str, Any]) -> str:
+    """Where each method of `tcl bench continual` that forgot lost most, as a sentence; empty where none forgot."""
+    lost = [s for s in result.get("summary", []) if (s.get("worst_slice") or 0) > 0 and s.get("worst_where")]
+    told = [f"of {s['method']} is {s['worst_where']}" for s in sorted(lost, key=lambda s: -s["worst_slice"])]
+    return f"The worst slice {'; '.join(told)}." if told else ""
 
 
 def bench_settings(result: Mapping[str, Any]) -> list[str]:

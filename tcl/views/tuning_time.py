@@ -12,7 +12,7 @@ from tcl.views import palette
 from tcl.views.explore import plain
 
 PARTS = {
-    "search": "learning the design spaces, drawing and mutating candidates, validating those that are proposed",
+    "search": "learning the design spaces; drawing, mutating and validating candidates",
     "features": "turning candidates into the numbers that the cost model reads",
     "cost model": "scoring candidates, and learning from what was measured",
     "build": "compiling the proposed programs",

@@ -126,6 +126,9 @@ def test_bench_result_for_people():
     assert "no clear winner" in continual.bench_winner(result)
     assert "ours, 0.610" in continual.bench_winner(result)
     assert continual.bench_winner({}) == "No method has a result yet."
+    assert continual.bench_worst(result) == ""
+    result["summary"][-1]["worst_where"] = "avx2 matmul in avx2 > avx512, seed 0"
+    assert continual.bench_worst(result) == "The worst slice of ours is avx2 matmul in avx2 > avx512, seed 0."
 
 
 def test_the_command_that_makes_a_benchmark_again():
