@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tcl.errors import UserError
+from tcl.jobs.replay import Moment, recording
 from tcl.jobs.store import Job, command_line, read_events
 from tcl.views.recorded import TUNE, kind_of
 from tcl.views.tuning_report import Recorded
@@ -34,7 +35,19 @@ def events_of(job: Job) -> list[dict[str, Any]]:
 
 
 def is_tuning(job: Job) -> bool:
-    return job.kind == "tune" or kind_of(job.progress["latest"]) == TUNE
+    """Whether it tunes, or replays a tuning run: that one is known by its recording before it has told anything itself."""
+    return job.kind == "tune" or TUNE in (kind_of(job.progress["latest"]), kind_of(_recorded_latest(job)))
+
+
+def _recorded_latest(job: Job) -> dict[str, Any]:
+    """The latest events of what a job replays, by kind; empty for any other job, or where the recording is gone."""
+    argv = list(job.about.get("argv", []))
+    if job.kind != "replay" or argv[:2] != ["jobs", "replay"] or len(argv) < 3:
+        return {}
+    try:
+        return Moment(recording(argv[2])).progress["latest"]
+    except UserError:
+        return {}
 
 
 def several(jobs: Sequence[Job]) -> list[Recorded]:

@@ -8,7 +8,8 @@ import pytest
 
 from tcl.jobs import replay
 from tcl.jobs.replay import Moment, length
-from tcl.jobs.store import DONE, RUNNING
+from tcl.jobs.store import DONE, RUNNING, Job, new_job
+from tcl.jobs.tuning_run import is_tuning
 from tcl.views import recorded
 
 EVENTS = {
@@ -64,3 +65,13 @@ def test_recordings_are_those_shipped_and_those_that_ended(tmp_path, monkeypatch
     (write(tmp_path / "workspace" / "jobs" / "2-tune-dcba", EVENTS["tune"]) / "events.jsonl").write_text("")
     assert [job.path for job in replay.recordings()] == [shipped.resolve(), mine.resolve()]
     assert length(tmp_path) == 0 and Moment(tmp_path, at=1.0).events() == []
+
+
+@pytest.mark.parametrize("kind", ["tune", "train"])
+def test_a_replay_is_known_before_it_told_anything(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("TCL_WORKSPACE", str(tmp_path / "workspace"))
+    source = write(tmp_path / "recorded", EVENTS[kind])
+    job = Job(new_job("replay", ["jobs", "replay", str(source), "--speed", "1"]))
+    assert is_tuning(job) == (kind == "tune")
+    gone = Job(new_job("replay", ["jobs", "replay", str(tmp_path / "gone")]))
+    assert not is_tuning(gone)
