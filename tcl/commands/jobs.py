@@ -30,8 +30,11 @@ def list_(json: JsonFlag = False) -> None:
         return
     if not rows:
         say("No jobs yet. `tcl jobs submit -- tune matmul:256,256,256` starts one; so does the app's Tune page.")
-    for row in rows:
-        print(f"{row['id']}  {row['state']:<9}  {_progress(row):<22}  {row['title'] or row['command']}")
+        return
+    table = [("id", "state", "progress", "what"), *((r["id"], r["state"], _progress(r), r["title"] or r["command"]) for r in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)][:-1]
+    for *cells, what in table:
+        print("  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), what]))
 
 
 @cli.command(context_settings={"ignore_unknown_options": True})

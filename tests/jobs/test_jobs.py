@@ -154,6 +154,9 @@ def test_command_line_verbs(start):
         return json.loads(done.stdout)
 
     assert [row["id"] for row in tcl("list")["jobs"]] == [job.id]
+    told = subprocess.run([sys.executable, "-m", "tcl", "jobs", "list"], capture_output=True, text=True, check=True)
+    header, line = told.stdout.splitlines()
+    assert header.split() == ["id", "state", "progress", "what"] and line.index(job.state) == header.index("state")
     tcl("pause", job.id[-4:])
     until(lambda: job.state == PAUSED)
     tcl("resume", job.id)
