@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PRIORS = ("kb", "mlp")
 VALID_SHARE = 0.1
 EPOCHS = 8
-"""Of each platform's whole data: as many updates as the usual 20 epochs on the half of it."""
+"""Of a platform that is measured whole, as in `tcl bench continual`."""
 
 
 def prior(name: str, subjects: Sequence[str], folder: Path, progress: Progress) -> Path:

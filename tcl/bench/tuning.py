@@ -21,6 +21,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,7 @@ class Curve(Progress):
 
     def steps(self) -> list[tuple[float, float]]:
         """The points at which it fell, rounded: all that a chart needs."""
-        falls = [p for before, p in zip([(0.0, math.inf), *self.points], self.points, strict=False) if p[1] < before[1]]
+        falls = [after for before, after in pairwise([(0.0, math.inf), *self.points]) if after[1] < before[1]]
         return [(round(seconds, 2), round(best, 9)) for seconds, best in falls]
 
 
@@ -90,18 +92,23 @@ def run(
     deadline = time.monotonic() + time_limit_s
     rows: list[dict[str, Any]] = []
     missing = 0
+
+    @cache  # a network is read and cut into tasks once, not once a seed
+    def priors(together: tuple[str, ...]) -> dict[str, str]:
+        wanted = [name for name in PRIORS if any(_model(m) == name for m in methods)]
+        return {name: str(prior(name, together, place / "priors", progress)) for name in wanted}
+
     for done, (seed, subject, count, together) in enumerate(plan):
         progress.step(done, len(plan), f"{subject} seed {seed}")
         progress.check()
-        key = format_id(content_id(json.dumps([subject, seed, count, methods, rivals if seed == 0 else ()])))
+        timed = rivals if seed == 0 else ()
+        key = format_id(content_id(json.dumps([subject, seed, count, methods, timed])))
         file = place / f"{re.sub(r'[^a-z0-9]+', '-', subject)}-{seed}-{key}.json"
         if not file.exists():
             if time.monotonic() > deadline:
                 missing += 1
                 continue
-            wanted = [name for name in PRIORS if any(_model(m) == name for m in methods)]
-            priors = {name: str(prior(name, together, place / "priors", progress)) for name in wanted}
-            write_json(file, _cell(subject, count, seed, methods, rivals if seed == 0 else (), priors))
+            write_json(file, _cell(subject, count, seed, methods, timed, priors(together)))
         rows += json.loads(file.read_text())
     progress.step(len(plan), len(plan), "done")
     production = {r["subject"]: {k: r[k] for k in r if k.removesuffix("_ms") in rivals} for r in reversed(rows) if r["seed"] == 0}

@@ -36,7 +36,7 @@ def events_of(job: Job) -> list[dict[str, Any]]:
 
 def is_tuning(job: Job) -> bool:
     """Whether it tunes, or replays a tuning run: that one is known by its recording before it has told anything itself."""
-    return job.kind == "tune" or TUNE in (kind_of(job.progress["latest"]), kind_of(_recorded_latest(job)))
+    return job.kind == "tune" or kind_of(job.progress["latest"]) == TUNE or kind_of(_recorded_latest(job)) == TUNE
 
 
 def _recorded_latest(job: Job) -> dict[str, Any]:

@@ -15,12 +15,17 @@ def distance_to(vectors: np.ndarray, known: np.ndarray) -> np.ndarray:
     return nearest
 
 
+def fade(n: int) -> float:
+    """How much of `farthest_first`'s `early` counts once n rows are known or picked: half as much with each."""
+    return 0.5**n
+
+
 def farthest_first(
     vectors: np.ndarray, known: np.ndarray, budget: int, quality: np.ndarray, power: float = 1.0, early: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pick `budget` of m rows, one after the other, each the best by quality * distance ** `power`.
 
-    early: float (m,), positive, or None; quality is multiplied by early ** (1 / 2 ** n) where n rows are known or picked already: what
+    early: float (m,), positive, or None; quality is multiplied by early ** `fade(n)` where n rows are known or picked already: what
     matters for the first rows, and little later.
 
     distance is the Euclidean distance to the nearest row that is known or was picked before; quality is float (m,), positive.
@@ -46,7 +51,7 @@ def farthest_first(
             share = np.sqrt(np.where(nearest > noise, nearest, 0.0) / largest, dtype=np.float32)
         else:
             share = np.zeros(m, np.float32)
-        now = quality if early is None else quality * early ** (0.5 ** (len(known) + step))
+        now = quality if early is None else quality * early ** fade(len(known) + step)
         merit = now * share**power if power else now
         if power and not merit[open_].max() > 0:
             merit = now

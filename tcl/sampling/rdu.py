@@ -9,7 +9,7 @@ import numpy as np
 
 from tcl.sampling.base import Group, Sampler
 from tcl.sampling.budget import Allocation
-from tcl.sampling.greedy import farthest_first, rank_share, typicality
+from tcl.sampling.greedy import fade, farthest_first, rank_share, typicality
 
 CHANCE = 0.1
 """Programs whose merits differ by less than this share are equally good: chance decides, so that seeds are independent repeats."""
@@ -58,8 +58,8 @@ class Rdu(Sampler):
             merit = (self.floor + (1 - self.floor) * judged["uncertainty"]) ** self.u
         chance = 1 + CHANCE * rng.random(len(merit))
         picked, judged["diversity"] = farthest_first(
-            group.vectors, group.known, budget, (merit * chance).astype(np.float32), self.d, early=typical if self.r else None
+            group.vectors, group.known, budget, (merit * chance).astype(np.float32), self.d, early=typical
         )
-        fade = 0.5 ** (len(group.known) + len(picked))
-        judged["score"] = (merit * typical**fade * judged["diversity"] ** self.d).astype(np.float32)
+        merit = merit * typical ** fade(len(group.known) + len(picked))
+        judged["score"] = (merit * judged["diversity"] ** self.d).astype(np.float32)
         return picked, judged
