@@ -16,7 +16,7 @@ test: venv
 	wait $$measuring; measured=$$?; cat $$log; rm -f $$log; exit $$((rest || measured))
 
 lint: venv
-	$(VENV)/bin/ruff check tcl app tests
+	$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .
 
 venv: $(STAMP)
 

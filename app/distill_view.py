@@ -11,7 +11,7 @@ import streamlit as st
 
 from app.chart import chart
 from app.links import explore_query
-from app.shared import dataset_name, reproduce, scope_name
+from app.shared import dataset_name, reproduce, reproduce_bench, scope_name
 from tcl.features.map import task_scope
 from tcl.jobs.store import ALIVE, Job
 from tcl.programs.dataset import Dataset
@@ -340,7 +340,7 @@ def benchmark(results: Mapping[str, Mapping[str, Any]]) -> None:
         f"{about.get('data', '')}: {len(orders)} orders, {len(seeds)} seeds; {machine.get('processor', '')}, {machine.get('cores', '')} "
         f"cores, {machine.get('date', '')}"
     )
-    reproduce("bench", "continual", *continual.bench_settings(result))
+    reproduce_bench(result, "workspace/bench/continual.json")
 
 
 def _signed(value: float | None) -> str:

@@ -12,7 +12,7 @@ import streamlit as st
 from app.chart import chart
 from app.links import explore_link, explore_query, opened_ids, remember_opened
 from app.program_view import show_programs
-from app.shared import dataset_name, reproduce
+from app.shared import dataset_name, reproduce, reproduce_bench
 from app.train_runs import Run
 from tcl.bench.models import summary as summarise
 from tcl.programs.dataset import Dataset
@@ -263,7 +263,7 @@ def benchmarks_section() -> None:
         about = result.get("machine") or {}
         if about:
             st.caption(f"{about.get('processor')}, {about.get('cores')} cores, Python {about.get('python')}; {about.get('date')}")
-    reproduce("bench", "models", "--out", "workspace/bench/models.json")
+    reproduce_bench(result, "workspace/bench/models.json")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def bench_results() -> dict[str, dict[str, Any]]:
             if isinstance(row, dict) and {"dataset", "platform", "model", "seed"} <= row.keys():
                 rows.append(row)
         if rows:
-            found["this workspace"] = {"summary": summarise(rows), "goals": [], "machine": {}}
+            found["this workspace"] = {"bench": "models", "summary": summarise(rows), "goals": [], "machine": {}}
     return found
 
 

@@ -144,8 +144,14 @@ def setup(dataset: Dataset) -> list[str] | None:
     )  # fmt: skip
     with st.expander("Settings", icon=":material/tune:"):
         sampler = st.selectbox("Sampler", SAMPLERS, key="distill-sampler", help="Picks the share, seeing features only")
-        per_task = st.number_input("Programs of a task at most (0: all)", 0, 100_000, 60, key="distill-per-task",
-                                   help="Bounds the time: consolidating reads all of these, whatever the share")
+        per_task = st.number_input(
+            "Programs of a task at most (0: all)",
+            0,
+            100_000,
+            60,
+            key="distill-per-task",
+            help="Bounds the time: consolidating reads all of these, whatever the share",
+        )
         epochs = st.number_input("Epochs of learning", 1, 500, 20, key="distill-epochs")
         protect = st.selectbox("Protection of what is known", list(PROTECTIONS), format_func=PROTECTIONS.get, key="distill-protect")
         seed = st.number_input("Seed", 0, 2**31 - 1, 0, key="distill-seed")

@@ -16,7 +16,7 @@ from app.job_view import head
 from app.map_job import missing_map
 from app.program_view import show_programs
 from app.sampling_work import SAVED, Shown, bench_result, command, latencies, len_of, plan_of, show, submit_sample, task_space
-from app.shared import choose_dataset, reproduce, scope_name, show_error, stored_map
+from app.shared import choose_dataset, reproduce, reproduce_bench, scope_name, show_error, stored_map
 from tcl.errors import UserError
 from tcl.jobs.store import ALIVE, FAILED, all_jobs, find, submit
 from tcl.programs.selection import list_selections, save_selection
@@ -282,8 +282,9 @@ def learning_curves() -> None:
         alt=f"{label} against the share of programs measured, by sampler",
     )  # fmt: skip
     about = result.get("machine", {})
-    done = f", {result['cells']:,} of {result['of']:,} runs finished" if result.get("cells", 0) < result.get("of", 0) else ""
-    st.caption(f"`tcl bench sampling`{done} · {about.get('processor', '')} · {about.get('date', '')} · {result_path}")
+    done = f" of {result['of']:,}" if result.get("cells", 0) < result.get("of", 0) else ""
+    st.caption(f"{result['cells']:,} runs{done} · {about.get('processor', '')} · {about.get('date', '')} · {result_path}")
+    reproduce_bench(result, "workspace/bench/sampling.json")
     for goal in result.get("goals", []):
         value = "not measured" if goal["value"] is None else f"{goal['value']:.4g}"
         sign = "at most" if goal.get("at_most") else "at least"

@@ -95,9 +95,10 @@ with right:
             st.rerun()  # the timer ends with the last job
 
     live()
-    section = st.segmented_control(
-        "Section", SECTIONS, default="Tasks", key="section", label_visibility="collapsed", bind="query-params"
-    ) or "Tasks"
+    section = (
+        st.segmented_control("Section", SECTIONS, default="Tasks", key="section", label_visibility="collapsed", bind="query-params")
+        or "Tasks"
+    )
 
     @st.fragment(run_every=2.0 if alive and section in ("Tasks", "Time", "Model") else None)
     def drawn() -> None:

@@ -79,9 +79,7 @@ def run(programs: int = 100_000, turns: int = 5, pages: bool = True, progress: P
         subjects.append((f"{programs:,} programs", large_dataset(folder / f"{programs}", programs)))
     rows: list[dict[str, Any]] = []
     with served(folder / "workspace", *(path for _, path in subjects), log=folder / "app.log") as (address, pid), sync_playwright() as play:
-        browser = play.chromium.launch_persistent_context(
-            str(folder / "browser"), executable_path=CHROMIUM, args=FLAGS, viewport=VIEW
-        )
+        browser = play.chromium.launch_persistent_context(str(folder / "browser"), executable_path=CHROMIUM, args=FLAGS, viewport=VIEW)
         with quiet():
             for i, (name, path) in enumerate(subjects):
                 progress.step(1 + i, 1 + len(subjects) + pages, f"Explore, {name}")

@@ -43,6 +43,8 @@ def run(
     joint: bool = False,
     settings: dict[str, dict[str, Any]] | None = None,
     trainer: dict[str, Any] | None = None,
+    split: str = "task",
+    task_fraction: float = 1.0,
     folder: str | None = None,
     time_limit_s: float = 1e9,
     *,
@@ -54,8 +56,10 @@ def run(
     takes convolution, depthwise and matmul of datasets made of Ansor logs, everything else whole. per_assignment: at most so many
     training programs of each task and platform (None: all); the test part is never thinned out. joint: one model for all
     platforms of a dataset, in place of one each. settings: model -> settings of it, recorded with the rows. trainer: of
-    `tcl.training.loop.Trainer`, as {"loss": "lambda_rank", "compare_across": true}; choose by the rows' `valid_` scores. folder: where
-    finished parts are kept. time_limit_s: train nothing more after it; a later run goes on, `missing` counts what is left.
+    `tcl.training.loop.Trainer`, as {"loss": "lambda_rank", "compare_across": true}; choose by the rows' `valid_` scores. split:
+    "task", or "within-task" to see what a model does on tasks it has learned from. task_fraction: the share of the training tasks it
+    learns from. folder: where finished parts are kept. time_limit_s: train nothing more after it; a later run goes on, `missing`
+    counts what is left.
     """
     progress = progress or Progress()
     unknown = sorted(set(models) - set(MODELS))
@@ -81,7 +85,10 @@ def run(
             "epochs": epochs,
             "operators": operators,
             "settings": (settings or {}).get(model, {}),
-        } | ({"trainer": trainer} if trainer else {})
+        }
+        # Only what is not the default is part of a finished part's name: older parts stay valid.
+        special = {"trainer": trainer, "split": split, "task_fraction": task_fraction}
+        how |= {name: value for name, value in special.items() if value not in (None, {}, "task", 1.0)}
         row = _cell(place, name, platform, model, seed, how, progress, late=time.monotonic() > deadline)
         if row is None:
             missing += 1
@@ -132,7 +139,9 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
     if operators is None and {t.format for t in tasks} == {"ansor"}:
         operators = [o for o in GPU_OPERATORS if any(t.operator == o for t in tasks)] or None
     one = None if platform == "all" else [platform]
-    choice = Choice("task", seed, one, operators, None, how["fraction"], how["per_assignment"])
+    choice = Choice(
+        how.get("split", "task"), seed, one, operators, None, how["fraction"], how["per_assignment"], how.get("task_fraction", 1.0)
+    )
     made = make(model, **({} if model == "xgb" else {"seed": seed}), **how["settings"])
     trainer = Trainer(seed=seed, epochs=how["epochs"], patience=how["epochs"], progress=progress, **how.get("trainer", {}))
     trained, result = train(dataset, made, trainer, choice)
@@ -144,7 +153,8 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
         "seconds": result["seconds"], "programs_per_s": speed, "train_programs": result["train_programs"],
         "test_programs": result["programs"],
         "per_assignment": how["per_assignment"], "fraction": how["fraction"], "settings": made.settings,
-        "trainer": how.get("trainer", {}), **{f"valid_{m}": _number(result.get(f"valid_{m}")) for m in METRICS},
+        "trainer": how.get("trainer", {}), "split": choice.split, "task_fraction": choice.task_fraction,
+        "train_tasks": result["train_tasks"], **{f"valid_{m}": _number(result.get(f"valid_{m}")) for m in METRICS},
     }  # fmt: skip
 
 

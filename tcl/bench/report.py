@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import platform
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,6 +42,12 @@ def goal(name: str, target: float, value: float | None, *, at_most: bool = False
     """One goal of a benchmark. `value` None (not measured) is never met."""
     met = value is not None and (value <= target if at_most else value >= target)
     return {"name": name, "target": target, "value": value, "at_most": at_most, "met": bool(met)}
+
+
+def again(result: Mapping[str, Any]) -> list[str]:
+    """The options of `tcl bench` that make this result again, from what its command was asked (`asked`)."""
+    words = {k: v if isinstance(v, str) else json.dumps(v, separators=(",", ":")) for k, v in result.get("asked", {}).items()}
+    return [part for k, v in words.items() for part in ("--set", f"{k}={v}")]
 
 
 def markdown(result: dict[str, Any]) -> str:

@@ -25,13 +25,13 @@ BENCHES = {
     "steps": "tcl.bench.steps",
 }
 """Name -> module. Each has `run(*, progress, **settings) -> {"bench", "rows", "goals", "machine"}`."""
+NOT_ASKED = ("cells", "folder", "time_limit_s")
+"""Settings that say where and how long, not what: a result's `asked` leaves them out."""
 
 
 def run(
     name: Annotated[str, typer.Argument(help="One of: " + ", ".join(BENCHES))],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=VALUE; VALUE is JSON or text.")
-    ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE; VALUE is JSON or text.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the result to this JSON file.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -39,7 +39,8 @@ def run(
     if name not in BENCHES:
         raise UserError(f"There is no benchmark {name!r}.", hint="Choose one of: " + ", ".join(BENCHES) + ".")
     function = importlib.import_module(BENCHES[name]).run
-    result = function(progress=progress(), **_settings(function, name, settings or []))
+    chosen = _settings(function, name, settings or [])
+    result = function(progress=progress(), **chosen) | {"asked": {k: v for k, v in chosen.items() if k not in NOT_ASKED}}
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(result, indent=1))

@@ -1,7 +1,7 @@
 """A command in a terminal, kept as a job: it is watched, paused and stopped in the app, and replayed and reported afterwards.
 
-    with kept("tune", "matmul:256,256,256, decisions/xgb, 64 trials", ConsoleProgress()) as progress:
-        tune(..., progress=progress)
+with kept("tune", "matmul:256,256,256, decisions/xgb, 64 trials", ConsoleProgress()) as progress:
+    tune(..., progress=progress)
 """
 
 from __future__ import annotations

@@ -39,9 +39,7 @@ def failures(dataset: Dataset, by: str = "platform") -> pd.DataFrame:
     return frame
 
 
-def latency_distribution(
-    dataset: Dataset, platforms: Sequence[str] | None = None, tasks: Sequence[int] | None = None
-) -> pd.DataFrame:
+def latency_distribution(dataset: Dataset, platforms: Sequence[str] | None = None, tasks: Sequence[int] | None = None) -> pd.DataFrame:
     """One row an assignment: platform, task, name, operator, programs, failures, and of the programs' best latencies the minimum, the
     5, 25, 50, 75, 95 % quantiles and the maximum (min_s, q05_s, …, max_s), and spread (median / minimum). NaN where all failed.
     """

@@ -124,9 +124,7 @@ def split_by_network(
     for part, names in (("valid", valid), ("test", held)):  # test last: it wins where networks share a task
         touched = [bool(set(uses) & set(names)) for uses in tasks["networks"]]
         side |= dict.fromkeys(tasks.loc[touched, "group"].tolist(), part)
-    sides: dict[int | str, str] = {
-        t: side.get(g, "train") for t, g in zip(tasks["task"].tolist(), tasks["group"].tolist(), strict=True)
-    }
+    sides: dict[int | str, str] = {t: side.get(g, "train") for t, g in zip(tasks["task"].tolist(), tasks["group"].tolist(), strict=True)}
     return Split("network", seed, fractions, sides, {"test_networks": sorted(held), "valid_networks": sorted(valid)})
 
 

@@ -37,7 +37,8 @@ class Choice:
     split: "task", "network", "within-task", "platform:NAME" (that platform is the test) or a split's JSON file. platforms, operators:
     only these. programs: int64 ids of a selection, or None; only they count as measured, for training and validation. fraction:
     the share of each assignment's programs that is measured, drawn at random, unless `programs` says which. per_assignment: at
-    most so many of each assignment (bounds the time of a training; recorded in the model's card).
+    most so many of each assignment (bounds the time of a training; recorded in the model's card). task_fraction: the share of the
+    training tasks that is kept, drawn at random: what a learning curve over tasks is made of.
     """
 
     split: str = "task"
@@ -47,6 +48,7 @@ class Choice:
     programs: np.ndarray | None = None
     fraction: float = 1.0
     per_assignment: int | None = None
+    task_fraction: float = 1.0
 
 
 @dataclass
@@ -90,8 +92,9 @@ def rows_of_choice(dataset: Dataset, choice: Choice) -> pd.DataFrame:
 
 def parts_of(dataset: Dataset, choice: Choice) -> Parts:
     """Split the measured programs; see `Choice`."""
-    if not 0 < choice.fraction <= 1:
-        raise UserError(f"A fraction is more than 0 and at most 1, not {choice.fraction}.")
+    for share in (choice.fraction, choice.task_fraction):
+        if not 0 < share <= 1:
+            raise UserError(f"A fraction is more than 0 and at most 1, not {share}.")
     rows = rows_of_choice(dataset, choice)
     split = make_split(dataset, choice.split, choice.seed)
     part = split.parts(rows)
@@ -105,6 +108,9 @@ def parts_of(dataset: Dataset, choice: Choice) -> Parts:
     side = part[measured.index.to_numpy()]
     valid = measured[side == "valid"]
     train = measured[side == "train"]
+    if choice.task_fraction < 1:
+        tasks = np.random.default_rng(choice.seed).permutation(np.sort(train["task"].unique()))
+        train = train[train["task"].isin(tasks[: max(1, round(choice.task_fraction * len(tasks)))])]
     if not len(train):
         raise UserError("No measured program is left to train on.", hint="Choose another split, selection or fraction.")
     return Parts(examples_of(dataset, train), examples_of(dataset, valid) if len(valid) else None, rows[part == "test"], split)
@@ -132,6 +138,7 @@ def train(
     went = model.fit(parts.train, parts.valid, trainer)
     seconds = time.perf_counter() - began
     result: dict[str, Any] = {"model": model.name, "parameters": model.parameters(), "train_programs": len(parts.train),
+                              "train_tasks": len(np.unique(parts.train.task)),
                               "valid_programs": len(parts.valid) if parts.valid else 0}  # fmt: skip
     trainer.progress.step(0, 0, "scoring")
     scored = [] if parts.valid is None else [_scored(model, parts.valid, dataset, "valid")]

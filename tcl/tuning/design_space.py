@@ -39,9 +39,7 @@ class InvalidSchedule(Exception):
     """A schedule cannot be applied to its task, or a post-processor rejected it."""
 
 
-def tune_context(
-    mod: IRModule, target: Target, strategy: SearchStrategy | None = None, seed: int = 1, threads: int = 1
-) -> TuneContext:
+def tune_context(mod: IRModule, target: Target, strategy: SearchStrategy | None = None, seed: int = 1, threads: int = 1) -> TuneContext:
     """A TVM context with the schedule rules, post-processors and mutators of `target`'s kind."""
     import tvm  # noqa: F401  (loads the library that registers the functions below)
     from tvm.s_tir.meta_schedule import _ffi_api
@@ -52,18 +50,14 @@ def tune_context(
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
     kind = "cuda" if target.kind.name == "cuda" else "llvm"
-    space = PostOrderApply(
-        sch_rules=ScheduleRule.create(kind), postprocs=Postproc.create(kind), mutator_probs=Mutator.create(kind)
-    )
+    space = PostOrderApply(sch_rules=ScheduleRule.create(kind), postprocs=Postproc.create(kind), mutator_probs=Mutator.create(kind))
     log = get_logging_func(get_logger("tcl.tuning"))
     context = _ffi_api.TuneContext(mod, target, space, strategy, "main", threads, _seed(seed), log)
     _ffi_api.TuneContextInitialize(context)
     return context
 
 
-def sample_programs(
-    task: Task, target: dict[str, Any], n: int, *, seed: int = 0, exclude: Iterable[int] = ()
-) -> list[Program]:
+def sample_programs(task: Task, target: dict[str, Any], n: int, *, seed: int = 0, exclude: Iterable[int] = ()) -> list[Program]:
     """Up to `n` distinct valid programs of `task`: every decision drawn uniformly, over all design spaces alike.
 
     Args:

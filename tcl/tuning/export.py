@@ -1,10 +1,10 @@
 """What a tuned operator or network leaves behind for others.
 
-    export/
-      database_workload.json, database_tuning_record.json   a MetaSchedule database that stock TVM loads
-      kernel.so or network.so                               compiled for the tuned target
-      inputs.npz, expected.npz                              arguments, and what PyTorch computes from them
-      run.py                                                loads, runs, times and checks the library; needs TVM and NumPy only
+export/
+  database_workload.json, database_tuning_record.json   a MetaSchedule database that stock TVM loads
+  kernel.so or network.so                               compiled for the tuned target
+  inputs.npz, expected.npz                              arguments, and what PyTorch computes from them
+  run.py                                                loads, runs, times and checks the library; needs TVM and NumPy only
 """
 
 from __future__ import annotations
@@ -124,17 +124,17 @@ def _written(folder: Path, library: Path | None) -> dict[str, Any]:
     }
 
 
-_KERNEL = '''\
+_KERNEL = """\
 library = tvm.runtime.load_module(str(here / "{library}"))
 output = tvm.runtime.tensor(np.zeros_like(expected))
 run = lambda: library["main"](*inputs, output)
-result = lambda: output.numpy()'''
+result = lambda: output.numpy()"""
 
-_NETWORK = '''\
+_NETWORK = """\
 machine = relax.VirtualMachine(tvm.runtime.load_module(str(here / "{library}")), tvm.cpu())
 last = []
 run = lambda: last.__setitem__(slice(None), [machine["main"](*inputs)])
-result = lambda: (last[0] if isinstance(last[0], tvm.runtime.Tensor) else last[0][0]).numpy()'''
+result = lambda: (last[0] if isinstance(last[0], tvm.runtime.Tensor) else last[0][0]).numpy()"""
 
 _SNIPPET = '''\
 """Runs the tuned {title}: python run.py (needs apache-tvm and numpy)."""

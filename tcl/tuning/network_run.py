@@ -57,9 +57,7 @@ class NetworkRun:
     outputs: tuple[np.ndarray, ...]
 
 
-def build_network(
-    lowered: IRModule, programs: Mapping[int, Program], target: dict[str, Any], *, fill: bool = True
-) -> NetworkBuild:
+def build_network(lowered: IRModule, programs: Mapping[int, Program], target: dict[str, Any], *, fill: bool = True) -> NetworkBuild:
     """Compile a lowered network (`tcl.tuning.networks.lower`) with `programs` (task id -> program).
 
     Args:

@@ -221,9 +221,7 @@ def search(run: Run) -> None:
 def _propose(run: Run, task: Task, n: int) -> list[strategies.Proposal]:
     with busy():
         if task.id not in run.searches:
-            made = strategies.make(
-                run.strategy, task, run.target, run.model, platform=run.platform, seed=run.seed, shared=run.shared
-            )
+            made = strategies.make(run.strategy, task, run.target, run.model, platform=run.platform, seed=run.seed, shared=run.shared)
             run.searches[task.id] = made
             past = [t for t in run.journal.trials[task.id].values() if t.costs or t.error]
             made.observe([t.program for t in past], [t.latency_s for t in past])
@@ -312,9 +310,7 @@ def _tune_operator(run: Run, export: bool) -> dict[str, Any]:
     if trial and export:
         run.phase("export", task.name)
         with busy(), run.timed("export"):
-            result["export"] = export_task(
-                run.journal.dataset.path / "export", run.subject.operator, task, trial, run.platform, run.cc
-            )
+            result["export"] = export_task(run.journal.dataset.path / "export", run.subject.operator, task, trial, run.platform, run.cc)
     return result
 
 

@@ -113,9 +113,7 @@ class Worker:
         except Exception as error:
             raise Refused(*failure_of(error, "build_error")) from None
 
-    def run(
-        self, task: str, key: str, repeats: int, repeat_s: float, best_s: float, cutoff: float, budget_s: float
-    ) -> dict[str, Any]:
+    def run(self, task: str, key: str, repeats: int, repeat_s: float, best_s: float, cutoff: float, budget_s: float) -> dict[str, Any]:
         """Time a built program: one warm-up run, then up to `repeats` repeats of at least `repeat_s` seconds each.
 
         A candidate more than `cutoff` times slower than `best_s` (0: none yet) gets one repeat; no repeat starts once

@@ -352,22 +352,6 @@ def bench_worst(result: Mapping[str, Any]) -> str:
     return f"The worst slice {'; '.join(told)}." if told else ""
 
 
-def bench_settings(result: Mapping[str, Any]) -> list[str]:
-    """The options with which `tcl bench continual` makes this result again."""
-    about = result.get("settings", {})
-    choice = about.get("choice", {})
-    wanted: dict[str, Any] = {
-        "data": about.get("data", "built-in"), "operators": choice.get("operators"), "fraction": choice.get("fraction", 0.1),
-        "source_fraction": about.get("source_fraction", 1.0), "per_assignment": choice.get("per_assignment"),
-        "pool_per_assignment": choice.get("pool_per_assignment", 200), "threads": about.get("threads", 0),
-        "seeds": sorted({r["seed"] for r in result.get("rows", [])}),
-    }  # fmt: skip
-    usual = {"data": "built-in", "fraction": 0.1, "source_fraction": 1.0, "pool_per_assignment": 200, "threads": 0, "seeds": [0, 1, 2]}
-    changed = {k: v for k, v in wanted.items() if v is not None and v != usual.get(k)}
-    words = {k: v if isinstance(v, str) else json.dumps(v, separators=(",", ":")) for k, v in changed.items()}
-    return [part for k, v in words.items() for part in ("--set", f"{k}={v}")]
-
-
 def bench_winner(result: Mapping[str, Any]) -> str:
     """One sentence: who has the highest target top-1, and whether the next is within one standard deviation."""
     lines = sorted((s for s in result.get("summary", []) if s.get("target_top1") is not None), key=lambda s: -s["target_top1"])

@@ -200,13 +200,7 @@ def _sentence(mine: pd.Series, sampler: str, of: int, share: int, rounds: int, n
         return f"Not picked, nor any other of the {of} programs of its task: the budget is smaller than the number of tasks."
     if len(near) and near["distance"].iloc[0] < NEAR and name != "random":
         return f"Not picked: a close one was ({closest}), so that measuring this one would teach little new."
-    chance = (
-        "chance fell on others"
-        if name == "random"
-        else "others of its task scored higher"
-        if is_rdu
-        else "others came first"
-    )
+    chance = "chance fell on others" if name == "random" else "others of its task scored higher" if is_rdu else "others came first"
     return f"Not picked, one of {of - share} of {of} in its task: {chance}; the nearest pick is {closest}."
 
 
@@ -319,8 +313,10 @@ def verdict(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> 
         gain, p = rows.loc[name].get(f"{column}_gain"), rows.loc[name].get(f"{column}_p")
         if gain is not None and p is not None and np.isfinite(gain):
             low, high = rows.loc[name, f"{column}_gain_low"], rows.loc[name, f"{column}_gain_high"]
-            sure = "better than random" if p < 0.05 else "not shown to be better than random"
-            text += f" {name} is {sure} task by task ({gain:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}, one-sided p = {p:.3f})."
+            sure = "better" if low > 0 else "just about better" if p < 0.05 else "not shown to be better"
+            text += (
+                f" {name} is {sure} than random task by task ({gain:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}, one-sided p = {p:.3f})."
+            )
     return text
 
 

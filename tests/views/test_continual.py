@@ -131,15 +131,6 @@ def test_bench_result_for_people():
     assert continual.bench_worst(result) == "The worst slice of ours is avx2 matmul in avx2 > avx512, seed 0."
 
 
-def test_the_command_that_makes_a_benchmark_again():
-    assert continual.bench_settings({"rows": [{"seed": s} for s in (0, 1, 2)]}) == []
-    choice = {"fraction": 0.1, "per_assignment": 64, "pool_per_assignment": 40, "operators": ["conv2d", "matmul"]}
-    again = continual.bench_settings({"settings": {"data": "DIR", "choice": choice, "threads": 1}, "rows": [{"seed": 3}]})
-    assert again[1::2] == [
-        "data=DIR", 'operators=["conv2d","matmul"]', "per_assignment=64", "pool_per_assignment=40", "threads=1", "seeds=[3]",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"platforms": {}}'])
 def test_what_is_no_knowledge_base_is_none(tmp_path, text):
     assert continual.read(tmp_path) is None

@@ -103,12 +103,15 @@ def bench_row(sampler, fraction, top1, **more):
 
 
 def test_the_verdict_names_the_winner_whoever_it_is():
-    rows = [bench_row("random", 0.1, 0.80), bench_row("rdu", 0.1, 0.90, top1_gain=0.1, top1_p=0.001), bench_row("kmeans", 0.1, 0.85),
+    rows = [bench_row("random", 0.1, 0.80), bench_row("rdu", 0.1, 0.90, top1_gain=0.1, top1_gain_low=0.05, top1_p=0.001),
+            bench_row("kmeans", 0.1, 0.85),
             bench_row("rdu-u", 0.1, 0.95), bench_row("kmeans", 0.2, 0.99), bench_row("all", 1.0, 0.92)]  # fmt: skip
     frame = views.curve_rows({"rows": rows})
     assert views.winner(frame) == "rdu"  # its ablations are no rivals
     text = views.verdict(frame)
-    assert "At 10 %" in text and "**rdu wins**" in text and "with all data 0.920" in text and "better than random" in text
+    assert "At 10 %" in text and "**rdu wins**" in text and "with all data 0.920" in text and "rdu is better than random" in text
+    rows[1] |= {"top1_gain_low": -0.01, "top1_p": 0.04}
+    assert "rdu is just about better than random" in views.verdict(views.curve_rows({"rows": rows}))
     rows[2] = bench_row("kmeans", 0.1, 0.95)
     lost = views.verdict(views.curve_rows({"rows": rows}))
     assert "**kmeans wins**" in lost and "RDU does not win" in lost and "kmeans is not shown to be better than random" in lost
