@@ -102,7 +102,12 @@ class _Bench:
         rows = self.side(platform, seed, "train")
         picked = np.arange(len(rows)) if sampler == ALL else self.pick(platform, seed, sampler, fraction, rows)
         picking = time.monotonic() - started
-        model, training = self.train(rows.iloc[picked], seed)
+        try:
+            model, training = self.train(rows.iloc[picked], seed)
+        except UserError as error:  # so few programs that no task has two to tell apart
+            cell = {**about, "programs": len(picked), "pool": len(rows), "skipped": str(error)}
+            write_json(path, cell)
+            return cell
         judged = self.examples(platform, seed, self.part)
         scores = model.predict(judged.inputs)
         pool = self.examples(platform, seed, "train")
@@ -196,7 +201,10 @@ def run(
         found.append(bench.cell(*what))
         progress.step(done + 1, len(wanted), " ".join(map(str, what)))
     rows = summarise(found)
-    result = {"bench": "sampling", "rows": rows, "goals": goals(rows), "machine": machine(), "cells": len(found), "of": len(wanted)}
+    result = {
+        "bench": "sampling", "rows": rows, "goals": goals(rows), "machine": machine(), "cells": len(found), "of": len(wanted),
+        "skipped": skipped(found),
+    }  # fmt: skip
     if scale:
         from tcl.bench.sampling_scale import measure
 
@@ -221,8 +229,24 @@ def _by_assignment(truth: Assignments, scores: np.ndarray) -> dict[str, Any]:
     }
 
 
+def skipped(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Which fractions could not be trained on where, in how many cells, and why."""
+    frame = pd.DataFrame([{k: c[k] for k in ("platform", "fraction", "skipped")} for c in found if "skipped" in c])
+    if frame.empty:
+        return []
+    return (
+        frame.rename(columns={"skipped": "why"})
+        .groupby(["platform", "fraction", "why"])
+        .size()
+        .rename("cells")
+        .reset_index()
+        .to_dict("records")
+    )
+
+
 def summarise(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Cells to one row a (sampler, fraction)."""
+    """Cells to one row a (sampler, fraction); those that were skipped are left out."""
+    found = [c for c in found if "skipped" not in c]
     random = {(c["platform"], c["seed"], c["fraction"]): c for c in found if c["sampler"] == "random"}
     groups: dict[tuple[str, float], list[dict[str, Any]]] = {}
     for cell in found:

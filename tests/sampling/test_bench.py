@@ -73,3 +73,15 @@ def test_a_run_that_is_stopped_goes_on_from_its_cells(dataset, tmp_path):
     for path in files:
         one = json.loads(path.read_text())
         assert one["programs"] == (one["pool"] if one["sampler"] == "all" else round(0.1 * one["pool"]))
+
+
+def test_a_share_of_which_nothing_can_be_learned_is_counted_not_fatal(dataset, tmp_path):
+    """1 % of 60 programs a task is less than the two that a ranking needs."""
+    result = run(
+        data=str(dataset), operators=["matmul"], samplers=["random"], fractions=[0.01, 0.2], seeds=1, model="mlp", trainer={"epochs": 1},
+        rounds=1, cells=str(tmp_path),
+    )  # fmt: skip
+    assert [(r["sampler"], r["fraction"]) for r in result["rows"]] == [("random", 0.2), ("all", 1.0)]
+    (left_out,) = result["skipped"]
+    assert (left_out["platform"], left_out["fraction"], left_out["cells"]) == ("a", 0.01, 1)
+    assert "two programs" in left_out["why"]
