@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from app.bench_results import choose_result, reproduce_bench
 from app.chart import chart
 from app.links import explore_query
-from app.shared import dataset_name, reproduce, reproduce_bench, scope_name
+from app.shared import dataset_name, reproduce, scope_name
 from tcl.features.map import task_scope
 from tcl.jobs.store import ALIVE, Job
 from tcl.programs.dataset import Dataset
@@ -279,7 +280,7 @@ def open_link(files: KnowledgeBaseFiles, task: str, programs: list[str], platfor
     st.page_link("app_pages/explore.py", label=words, icon=":material/scatter_plot:", query_params=params)
 
 
-def benchmark(results: Mapping[str, Mapping[str, Any]]) -> None:
+def benchmark(results: Mapping[str, dict[str, Any]]) -> None:
     """`tcl bench continual`: ours beside what it is compared with."""
     if not results:
         with st.container(border=True):
@@ -291,8 +292,7 @@ def benchmark(results: Mapping[str, Mapping[str, Any]]) -> None:
             )
             reproduce("bench", "continual", "--out", "workspace/bench/continual.json")
         return
-    name = st.selectbox("Result", list(results), key="bench-result") if len(results) > 1 else next(iter(results))
-    result = results[name]
+    result = choose_result(results, "bench-result")
     about, machine = result.get("settings", {}), result.get("machine", {})
     orders = {r["order"] for r in result.get("rows", [])}
     seeds = {r["seed"] for r in result.get("rows", [])}
@@ -340,7 +340,7 @@ def benchmark(results: Mapping[str, Mapping[str, Any]]) -> None:
         f"{about.get('data', '')}: {len(orders)} orders, {len(seeds)} seeds; {machine.get('processor', '')}, {machine.get('cores', '')} "
         f"cores, {machine.get('date', '')}"
     )
-    reproduce_bench(result, "workspace/bench/continual.json")
+    reproduce_bench(result)
 
 
 def _signed(value: float | None) -> str:

@@ -23,7 +23,7 @@ from tcl.sampling.plan import FEATURES, MAP, Prepared, Request, Sampled, prepare
 from tcl.sampling.registry import make_sampler
 from tcl.sampling.rounds import Judgement
 from tcl.views.sampling import kept
-from tcl.workspace import ASSETS, workspace
+from tcl.workspace import workspace
 
 PLAYED = 20_000
 """Programs that are picked from while a person turns knobs; a larger pool is thinned, and the page says so."""
@@ -218,18 +218,6 @@ def latencies(path: str, version: str, platform: str) -> pd.Series:
     """program -> seconds on the platform (NaN: failed)."""
     labels = Dataset.open(path).labels([platform])
     return pd.Series(labels["latency_s"].to_numpy(float), index=labels["program"].to_numpy(np.int64))
-
-
-def bench_result() -> tuple[dict[str, Any] | None, Path | None]:
-    """The newest result of `tcl bench sampling`: one's own, or the one that ships with the project."""
-    for path in (workspace() / "bench" / "sampling.json", ASSETS / "results" / "sampling.json"):
-        try:
-            result = json.loads(path.read_text())
-        except (OSError, ValueError):
-            continue
-        if isinstance(result, dict) and result.get("rows"):
-            return result, path
-    return None, None
 
 
 def plan_of(sampled: Sampled) -> pd.DataFrame:

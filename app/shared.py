@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app.links import mind_the_address
-from tcl.bench.report import again
 from tcl.errors import UserError
 from tcl.features.map import Map, load_map, network_scope, task_scope
 from tcl.programs.dataset import MANIFEST, Dataset
@@ -98,17 +95,6 @@ def show_error(error: UserError) -> None:
 def reproduce(*arguments: str) -> None:
     """The command line that gives what is on the page. Plain: the colours' library takes a page half a second to load."""
     st.code(shlex.join(["tcl", *arguments]), language=None, wrap_lines=True)
-
-
-def reproduce_bench(result: Mapping[str, Any], out: str) -> None:
-    """The command that makes a benchmark's result again; what DIR stands for, where it has one."""
-    asked = again(result)
-    reproduce("bench", result["bench"], *asked, "--out", out)
-    if any("DIR" in part for part in asked):
-        st.caption(
-            "DIR (“roller” in the results): measurement logs of a V100, a K80 and an MI50 that the artifact of *Roller* (OSDI 2022) holds, "
-            "imported with `tcl data import LOGS --platforms-map FILE --out DIR`; `tcl data import --help` tells what FILE says."
-        )
 
 
 def state_badge(state: str) -> None:

@@ -9,10 +9,11 @@ import orjson
 import pandas as pd
 import streamlit as st
 
+from app.bench_results import bench_results, choose_result, own, reproduce_bench
 from app.chart import chart
 from app.links import explore_link, explore_query, opened_ids, remember_opened
 from app.program_view import show_programs
-from app.shared import dataset_name, reproduce, reproduce_bench
+from app.shared import dataset_name, reproduce
 from app.train_runs import Run
 from tcl.bench.models import summary as summarise
 from tcl.programs.dataset import Dataset
@@ -21,7 +22,7 @@ from tcl.training import outcome
 from tcl.views import benchmarks, palette
 from tcl.views import training as figures
 from tcl.views.palette import latency_text
-from tcl.workspace import ASSETS, workspace
+from tcl.workspace import workspace
 
 WORST = 100
 """Assignments listed, the worst first."""
@@ -227,7 +228,7 @@ def primitives_section(runs: Sequence[Run]) -> None:
 
 def benchmarks_section() -> None:
     """The table of `tcl bench models`, and who wins where."""
-    sources = bench_results()
+    sources = {name: result for name, result in models_results().items() if result.get("summary")}
     if not sources:
         st.info(
             "No comparison of the models has been run here yet. It trains every model on every platform with every seed; stopped, it "
@@ -238,7 +239,7 @@ def benchmarks_section() -> None:
         return
     names = {v: k for k, v in figures.METRICS.items()}
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        result = sources[choice("Source", list(sources), next(iter(sources)), "bench-source")]
+        result = choose_result(sources, "bench-source")
         metric = names[choice("Metric", list(names), "top-1", "bench-metric")]
     lines = result["summary"]
     found = benchmarks.winners(lines, metric)
@@ -263,7 +264,7 @@ def benchmarks_section() -> None:
         about = result.get("machine") or {}
         if about:
             st.caption(f"{about.get('processor')}, {about.get('cores')} cores, Python {about.get('python')}; {about.get('date')}")
-    reproduce_bench(result, "workspace/bench/models.json")
+    reproduce_bench(result)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------------
@@ -279,24 +280,19 @@ def assignments_of(folder: str, stamp: str) -> pd.DataFrame | None:
     return outcome.read_table(folder, outcome.ASSIGNMENTS)
 
 
-def bench_results() -> dict[str, dict[str, Any]]:
-    """Results of `tcl bench models` by where they come from: shipped with the project; of this workspace (also unfinished)."""
-    found = {}
-    for name, file in (("shipped", ASSETS / "results" / "models.json"), ("this workspace", workspace() / "bench" / "models.json")):
-        result = outcome.read_json(file.parent, file.name)
-        if result and result.get("summary"):
-            found[name] = result
-    if "this workspace" not in found:
-        rows = []
-        for file in sorted((workspace() / "bench" / "models").glob("*.json")):
-            try:
-                row = orjson.loads(file.read_bytes())
-            except (OSError, orjson.JSONDecodeError):
-                continue
-            if isinstance(row, dict) and {"dataset", "platform", "model", "seed"} <= row.keys():
-                rows.append(row)
-        if rows:
-            found["this workspace"] = {"bench": "models", "summary": summarise(rows), "goals": [], "machine": {}}
+def models_results() -> dict[str, dict[str, Any]]:
+    """Results of `tcl bench models`; of one's own also what an unfinished run has."""
+    found = bench_results("models")
+    rows = []
+    for file in sorted((workspace() / "bench" / "models").glob("*.json")) if not own("models").exists() else ():
+        try:
+            row = orjson.loads(file.read_bytes())
+        except (OSError, orjson.JSONDecodeError):
+            continue
+        if isinstance(row, dict) and {"dataset", "platform", "model", "seed"} <= row.keys():
+            rows.append(row)
+    if rows:
+        found = {"mine, unfinished": {"bench": "models", "summary": summarise(rows), "goals": [], "machine": {}}, **found}
     return found
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import streamlit as st
 
+from app.bench_results import bench_results
 from app.distill_view import benchmark, knowledge_base
 from app.job_view import head
 from app.links import mind_the_address
@@ -208,23 +208,6 @@ def nothing_yet() -> None:
         st.write("Afterwards this page shows what each step did to every earlier platform, operator and task: averages can hide a loss.")
 
 
-def bench_results() -> dict[str, dict]:
-    """Results of `tcl bench continual`, by where they lie."""
-    from tcl.workspace import ASSETS
-
-    paths = [p for folder in (ASSETS / "results", workspace() / "bench") for p in sorted(folder.glob("continual*.json"))]
-    found = {}
-    for path in paths:
-        try:
-            result = json.loads(path.read_text())
-        except (OSError, ValueError):
-            continue
-        if isinstance(result, dict) and result.get("bench") == "continual":
-            learned = sorted({p for r in result.get("rows", []) for p in r["order"].split(" > ")})
-            found[f"{', '.join(learned)}: with the project" if path.is_relative_to(ASSETS) else path.name] = result
-    return found
-
-
 left, right = st.columns([3, 7], gap="large")
 with left:
     st.subheader("Distill", anchor=False)
@@ -244,7 +227,7 @@ with right:
     )
     bases = known_bases()
     if section == "Benchmark":
-        benchmark(bench_results())
+        benchmark(bench_results("continual"))
     elif not bases:
         nothing_yet()
     else:

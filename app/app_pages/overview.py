@@ -25,6 +25,10 @@ def data(dataset: Dataset) -> None:
         st.metric("Failed", f"{share:.1%}" if share >= 0.001 or not share else "< 0.1%", width="content", help=kinds or None)
     if stats["description"]:
         st.write(stats["description"])
+    card = dataset.path / "README.md"
+    if card.is_file():
+        with st.expander("How it was measured", icon=":material/description:"):
+            st.markdown(card.read_text(errors="replace").partition("\n")[2])  # its heading is the page's
     rows = [
         {
             "platform": name,

@@ -11,19 +11,20 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from app.bench_results import bench_results, choose_result, own, reproduce_bench
 from app.chart import chart
 from app.job_view import head
 from app.map_job import missing_map
 from app.program_view import show_programs
-from app.sampling_work import SAVED, Shown, bench_result, command, latencies, len_of, plan_of, show, submit_sample, task_space
-from app.shared import choose_dataset, reproduce, reproduce_bench, scope_name, show_error, stored_map
+from app.sampling_work import SAVED, Shown, command, latencies, len_of, plan_of, show, submit_sample, task_space
+from app.shared import choose_dataset, reproduce, scope_name, show_error, stored_map
 from tcl.errors import UserError
 from tcl.jobs.store import ALIVE, FAILED, all_jobs, find, submit
 from tcl.programs.selection import list_selections, save_selection
 from tcl.programs.types import format_id, parse_id
 from tcl.sampling.plan import FEATURES, MAP, Request, plan_text, write_plan
 from tcl.sampling.rdu import Rdu
-from tcl.sampling.registry import names
+from tcl.sampling.registry import DEFAULT, names
 from tcl.tuning.targets import available_profiles
 from tcl.views import sampling as views
 from tcl.views.palette import latency_text
@@ -48,9 +49,9 @@ COVERAGE = {
     ),
 }
 
-result, result_path = bench_result()
-curves = views.curve_rows(result) if result else pd.DataFrame()
-best = views.winner(curves) if len(curves) else None
+results = bench_results("sampling")
+mine = views.winner(views.curve_rows(next(iter(results.values())))) if own("sampling").exists() and results else None
+best = mine or DEFAULT
 
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
     dataset = choose_dataset()
@@ -253,7 +254,7 @@ def export(shown: Shown) -> None:
 
 def learning_curves() -> None:
     st.subheader("What a selection is worth", anchor=False)
-    if result is None:
+    if not results:
         with st.container(border=True):
             st.write(
                 "Learning curves compare the samplers by what a cost model learns from their picks. Nobody has measured them here yet; "
@@ -270,21 +271,24 @@ def learning_curves() -> None:
                 "workspace/bench/sampling.json",
             )
         return
+    result = choose_result(results, "curve-result")
     with st.container(horizontal=True, vertical_alignment="center"):
         label = st.segmented_control(
             "Score", list(views.METRICS.values()), default="top-1", key="curve-metric", label_visibility="collapsed"
         )
         ablations = st.toggle("RDU without R, D or U", key="curve-ablations")
     metric = next(k for k, v in views.METRICS.items() if v == (label or "top-1"))
-    st.markdown(views.verdict(curves, metric))
+    st.markdown(views.verdict(views.curve_rows(result), metric))
     chart(
-        views.curves_figure(views.curve_rows(result, ablations), metric), key=f"curves-{metric}-{ablations}", height=380,
-        alt=f"{label} against the share of programs measured, by sampler",
+        views.curves_figure(views.curve_rows(result, ablations), metric), key=f"curves-{metric}-{ablations}-{result.get('cells')}",
+        height=380, alt=f"{label} against the share of programs measured, by sampler",
     )  # fmt: skip
-    about = result.get("machine", {})
-    done = f" of {result['of']:,}" if result.get("cells", 0) < result.get("of", 0) else ""
-    st.caption(f"{result['cells']:,} runs{done} · {about.get('processor', '')} · {about.get('date', '')} · {result_path}")
-    reproduce_bench(result, "workspace/bench/sampling.json")
+    for left_out in result.get("skipped", []):
+        st.caption(f"{left_out['platform']}, {100 * left_out['fraction']:g} %: {left_out['cells']} runs without a score. {left_out['why']}")
+    about, cells = result.get("machine", {}), result.get("cells", 0)
+    done = f" of {result['of']:,}" if cells < result.get("of", 0) else ""
+    st.caption(f"{cells:,} runs{done} · {about.get('processor', '')} · {about.get('date', '')}")
+    reproduce_bench(result)
     for goal in result.get("goals", []):
         value = "not measured" if goal["value"] is None else f"{goal['value']:.4g}"
         sign = "at most" if goal.get("at_most") else "at least"

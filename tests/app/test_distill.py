@@ -138,7 +138,7 @@ def test_a_cancelled_run_goes_on(page, tmp_path):
 
 
 def test_benchmark(page, tmp_path, monkeypatch):
-    monkeypatch.setattr("tcl.workspace.ASSETS", tmp_path)  # without the results that are shipped
+    monkeypatch.setattr("app.bench_results.ASSETS", tmp_path)  # without the results that are shipped
     at = page()
     at.segmented_control(key="distill-section").set_value("Benchmark").run()
     assert "No benchmark result yet" in words(at) and "tcl bench continual" in words(at)

@@ -102,7 +102,7 @@ def test_where_all_failed_no_training_is_offered(tmp_path, monkeypatch):
 
 
 def test_without_any_data(tmp_path, monkeypatch):
-    monkeypatch.setattr("app.train_view.ASSETS", tmp_path)  # nor the results that are shipped
+    monkeypatch.setattr("app.bench_results.ASSETS", tmp_path)  # nor the results that are shipped
     at = page()
     assert "There is no data yet" in words(at) and "No model trained yet" in words(at)
     assert not any(b.label.startswith("Start") for b in at.button)
@@ -117,7 +117,7 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path, monkeypatch):
 
 
 def test_benchmark_results_of_the_workspace_say_who_wins(tmp_path, monkeypatch):
-    monkeypatch.setattr("app.train_view.ASSETS", tmp_path)
+    monkeypatch.setattr("app.bench_results.ASSETS", tmp_path)
     folder = tmp_path / "workspace" / "bench" / "models"
     folder.mkdir(parents=True)
     values = {"mamba": (0.9, 0.92), "tlp": (0.7, 0.72)}
