@@ -14,7 +14,7 @@ from tcl.sampling.registry import DEFAULT
 def run(
     data: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset whose programs are the pool.")],
     out: Annotated[Path, typer.Option("--out", help="The plan to write: FILE.csv or FILE.parquet.")],
-    sampler: Annotated[str, typer.Option(help="balto, rdu, random, kcenter, …; settings after a colon, as in rdu:r=0.5.")] = DEFAULT,
+    sampler: Annotated[str, typer.Option(help="rdu, balto, random, kcenter, …; settings after a colon, as in rdu:r=0.5.")] = DEFAULT,
     budget: Annotated[str, typer.Option(help="A share (0.1 or 10%) or a number of programs.")] = "10%",
     platform: Annotated[str, typer.Option(help="The platform to measure on; models of the others then guide the first round.")] = "",
     rounds: Annotated[int, typer.Option(help="More than 1: replay rounds with the latencies the dataset has of the platform.")] = 1,
