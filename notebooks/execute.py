@@ -26,7 +26,9 @@ WIDTH = 900
 def execute(path: Path) -> Any:
     """The notebook with fresh outputs, not yet written. Raises nbclient's CellExecutionError where a cell fails."""
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}).execute()
+    where = {"metadata": {"path": str(path.parent)}}
+    # Streams joined: how often a busy machine flushes what is printed is not the notebook's doing.
+    NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3", resources=where, coalesce_streams=True).execute()
     for cell in notebook.cells:
         cell.metadata = {}
         for output in cell.get("outputs", []):

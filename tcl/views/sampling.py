@@ -23,6 +23,8 @@ SHOWN = 40_000
 """At most so many programs are drawn: all picked ones, and of the rest as many as there is room for."""
 METRICS = {"top1_mean": "top-1", "top5_mean": "top-5", "pairwise": "pairwise accuracy"}
 """Learning curves: means over networks or operators, then over platforms and seeds."""
+APART = 0.008
+"""Decades between two samplers' points of one share, on the curves' logarithmic axis."""
 HOW = {
     "random": "drawn by chance: this sampler looks at nothing",
     "kmeans": "the program nearest the centre of its cluster",
@@ -248,15 +250,18 @@ def curves_figure(frame: pd.DataFrame, metric: str) -> go.Figure:
         strong = name in ("rdu", "random")
         turn, place_of = divmod(i, len(palette.CATEGORIES))
         line = {"width": 3 if strong else 1.5, "color": palette.CATEGORIES[place_of], "dash": "dot" if turn else "solid"}
+        beside = 10 ** (APART * (i - (len(order) - 1) / 2))  # else the bars of a share would hide each other
         figure.add_scatter(
-            x=rows["fraction"] * 100, y=rows[metric], name=name, mode="lines+markers", line=line, marker={"size": 7 if strong else 5},
+            x=rows["fraction"] * 100 * beside, y=rows[metric], customdata=rows["fraction"] * 100,
+            name=name, mode="lines+markers", line=line, marker={"size": 7 if strong else 5},
             error_y={"type": "data", "array": rows[f"{metric}_sd"], "thickness": 1, "width": 3},
-            hovertemplate=f"{name}, %{{x:g}} %: %{{y:.4f}} ± %{{error_y.array:.4f}}<extra></extra>",
+            hovertemplate=f"{name}, %{{customdata:g}} %: %{{y:.4f}} ± %{{error_y.array:.4f}}<extra></extra>",
         )  # fmt: skip
     full = frame[frame["sampler"] == "all"]
     if len(full):
         value = float(full[metric].iloc[0])
-        figure.add_hline(y=value, line={"dash": "dash", "width": 1.5, "color": palette.OTHERS}, annotation_text=f"all data: {value:.3f}")
+        figure.add_hline(y=value, line={"dash": "dash", "width": 1.5, "color": palette.OTHERS}, annotation_text=f"all data: {value:.3f}",
+                         annotation_position="top left")  # fmt: skip
     plain(figure, x="programs measured, %", y=METRICS[metric])
     ticks = sorted(curves["fraction"].unique())
     figure.update_xaxes(type="log", tickvals=[100 * t for t in ticks], ticktext=[f"{100 * t:g}" for t in ticks])
@@ -301,11 +306,15 @@ def verdict(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> 
     def told(name: str) -> str:
         return f"{name} {rows.loc[name, metric]:.3f} ± {rows.loc[name, f'{metric}_sd']:.3f}"
 
+    near = [n for n in rows.index[1:] if rows.loc[best, metric] - rows.loc[n, metric] <= max(rows.loc[[best, n], f"{metric}_sd"])]
     rest = [told(name) for name in dict.fromkeys([*(n for n in ("rdu", "random") if n in rows.index), *rows.index[1:2]]) if name != best]
-    text = f"At {100 * here['fraction'].iloc[0]:g} % of the programs **{best} wins**: {label} {told(best).removeprefix(best + ' ')}"
+    share, ahead = 100 * here["fraction"].iloc[0], "is ahead" if near else "wins"
+    text = f"At {share:g} % of the programs **{best} {ahead}**: {label} {told(best).removeprefix(best + ' ')}"
     text += f", against {', '.join(rest)}" if rest else ""
     full = frame[frame["sampler"] == "all"]
     text += f"; with all data {full[metric].iloc[0]:.3f}." if len(full) else "."
+    if near:
+        text += f" The spread over seeds does not tell {' and '.join(', '.join(near).rsplit(', ', 1))} from it."
     if "rdu" in rows.index and best != "rdu":
         text += " **RDU does not win here.**"
     column = metric.removesuffix("_mean")

@@ -115,6 +115,9 @@ def test_the_verdict_names_the_winner_whoever_it_is():
     rows[2] = bench_row("kmeans", 0.1, 0.95)
     lost = views.verdict(views.curve_rows({"rows": rows}))
     assert "**kmeans wins**" in lost and "RDU does not win" in lost and "kmeans is not shown to be better than random" in lost
+    rows[2] |= {"top1_mean": 0.905}
+    tied = views.verdict(views.curve_rows({"rows": rows}))
+    assert "**kmeans is ahead**" in tied and "does not tell rdu from it" in tied
     assert views.winner(views.curve_rows({})) is None and "No sampler" in views.verdict(views.curve_rows({}))
 
 
@@ -122,7 +125,9 @@ def test_curves_have_a_line_a_sampler_with_its_spread():
     rows = [bench_row(s, f, 0.5 + f) for s in ("rdu", "random", "kmeans", "rdu-r") for f in (0.2, 0.01)] + [bench_row("all", 1.0, 0.9)]
     figure = views.curves_figure(views.curve_rows({"rows": rows}), "top1_mean")
     assert names(figure) == ["rdu", "random", "kmeans"]
-    assert figure.data[0].x.tolist() == [1.0, 20.0] and figure.data[0].error_y.array.tolist() == [0.01, 0.01]
+    assert figure.data[0].customdata.tolist() == [1.0, 20.0] and np.allclose(figure.data[1].x, [1.0, 20.0])  # the middle one of three
+    assert figure.data[0].x[0] < figure.data[1].x[0] < figure.data[2].x[0] < 1.05  # their bars do not hide each other
+    assert figure.data[0].error_y.array.tolist() == [0.01, 0.01]
     assert len(views.curves_figure(views.curve_rows({"rows": rows}, ablations=True), "pairwise").data) == 4
 
 
