@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from app.shared import reproduce
+from app.shared import choice, reproduce
 from tcl.bench.report import again
 from tcl.workspace import ASSETS, workspace
 
+MINE = "mine"
+"""What the labels of one's own results begin with."""
 OF = {"": "with the project", "cpu": "three CPU profiles", "gpu": "three GPUs"}
 """What a shipped file's name ends with -> what it was measured on."""
 
@@ -28,22 +29,14 @@ def bench_results(bench: str) -> dict[str, dict[str, Any]]:
                 continue
             if isinstance(result, dict) and result.get("bench") == bench:
                 ending = path.stem.removeprefix(bench).lstrip("-")
-                found[OF.get(ending, ending) if shipped else f"mine: {path.name}"] = result
+                found[OF.get(ending, ending) if shipped else f"{MINE}: {path.name}"] = result
     return found
-
-
-def own(bench: str) -> Path:
-    """Where the pages look for one's own result."""
-    return workspace() / "bench" / f"{bench}.json"
 
 
 def choose_result(results: Mapping[str, dict[str, Any]], key: str) -> dict[str, Any]:
     """The one to look at; asks only where there are several."""
     names = list(results)
-    if len(names) == 1:
-        return results[names[0]]
-    chosen = st.segmented_control("Measured on", names, default=names[0], key=key, label_visibility="collapsed")
-    return results[chosen or names[0]]
+    return results[names[0] if len(names) == 1 else choice("Measured on", names, names[0], key)]
 
 
 def reproduce_bench(result: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import streamlit as st
 from app.bench_results import choose_result, reproduce_bench
 from app.chart import chart
 from app.links import explore_query
-from app.shared import dataset_name, reproduce, scope_name
+from app.shared import dataset_name, scope_name
 from tcl.features.map import task_scope
 from tcl.jobs.store import ALIVE, Job
 from tcl.programs.dataset import Dataset
@@ -290,7 +290,7 @@ def benchmark(results: Mapping[str, dict[str, Any]]) -> None:
                 "from scratch, fine-tuning, joint training, a frozen model, and a model that reads hardware features. It takes hours; "
                 "stopped, it goes on. This command makes it:"
             )
-            reproduce("bench", "continual", "--out", "workspace/bench/continual.json")
+            reproduce_bench({"bench": "continual"})
         return
     result = choose_result(results, "bench-result")
     about, machine = result.get("settings", {}), result.get("machine", {})

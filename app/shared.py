@@ -97,6 +97,11 @@ def reproduce(*arguments: str) -> None:
     st.code(shlex.join(["tcl", *arguments]), language=None, wrap_lines=True)
 
 
+def choice(label: str, options: list[str], default: str, key: str) -> str:
+    """One of a few, always one: clicking the chosen one again falls back to the default."""
+    return st.segmented_control(label, options, default=default, key=key, label_visibility="collapsed") or default
+
+
 def state_badge(state: str) -> None:
     st.badge(state, icon=STATE_ICONS.get(state, ":material/circle:"), color=STATE_COLORS.get(state, "gray"))
 

@@ -9,11 +9,11 @@ import orjson
 import pandas as pd
 import streamlit as st
 
-from app.bench_results import bench_results, choose_result, own, reproduce_bench
+from app.bench_results import MINE, bench_results, choose_result, reproduce_bench
 from app.chart import chart
 from app.links import explore_link, explore_query, opened_ids, remember_opened
 from app.program_view import show_programs
-from app.shared import dataset_name, reproduce
+from app.shared import choice, dataset_name
 from app.train_runs import Run
 from tcl.bench.models import summary as summarise
 from tcl.programs.dataset import Dataset
@@ -32,11 +32,6 @@ EXPLAINED = {
     "pairwise": "share of the pairs of programs of an assignment that it orders rightly: 0.5 is chance",
     "spearman": "rank correlation of scores and labels within an assignment, averaged",
 }
-
-
-def choice(label: str, options: list[str], default: str, key: str) -> str:
-    """One of a few, always one: clicking the chosen one again falls back to the default."""
-    return st.segmented_control(label, options, default=default, key=key, label_visibility="collapsed") or default
 
 
 def colors_of(runs: Sequence[Run]) -> dict[str, str]:
@@ -235,7 +230,7 @@ def benchmarks_section() -> None:
             "goes on where it was.",
             icon=":material/info:",
         )
-        reproduce("bench", "models", "--out", "workspace/bench/models.json")
+        reproduce_bench({"bench": "models"})
         return
     names = {v: k for k, v in figures.METRICS.items()}
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
@@ -283,8 +278,10 @@ def assignments_of(folder: str, stamp: str) -> pd.DataFrame | None:
 def models_results() -> dict[str, dict[str, Any]]:
     """Results of `tcl bench models`; of one's own also what an unfinished run has."""
     found = bench_results("models")
+    if any(name.startswith(MINE) for name in found):
+        return found
     rows = []
-    for file in sorted((workspace() / "bench" / "models").glob("*.json")) if not own("models").exists() else ():
+    for file in sorted((workspace() / "bench" / "models").glob("*.json")):
         try:
             row = orjson.loads(file.read_bytes())
         except (OSError, orjson.JSONDecodeError):
@@ -292,7 +289,7 @@ def models_results() -> dict[str, dict[str, Any]]:
         if isinstance(row, dict) and {"dataset", "platform", "model", "seed"} <= row.keys():
             rows.append(row)
     if rows:
-        found = {"mine, unfinished": {"bench": "models", "summary": summarise(rows), "goals": [], "machine": {}}, **found}
+        found = {f"{MINE}, unfinished": {"bench": "models", "summary": summarise(rows), "goals": [], "machine": {}}, **found}
     return found
 
 

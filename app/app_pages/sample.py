@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.bench_results import bench_results, choose_result, own, reproduce_bench
+from app.bench_results import MINE, bench_results, choose_result, reproduce_bench
 from app.chart import chart
 from app.job_view import head
 from app.map_job import missing_map
@@ -50,8 +50,8 @@ COVERAGE = {
 }
 
 results = bench_results("sampling")
-mine = views.winner(views.curve_rows(next(iter(results.values())))) if own("sampling").exists() and results else None
-best = mine or DEFAULT
+mine = next((result for name, result in results.items() if name.startswith(MINE)), {})
+best = views.winner(views.curve_rows(mine)) or DEFAULT
 
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
     dataset = choose_dataset()
@@ -260,16 +260,7 @@ def learning_curves() -> None:
                 "Learning curves compare the samplers by what a cost model learns from their picks. Nobody has measured them here yet; "
                 "this command does (hours; it can be stopped and run again), and this page then shows its result:"
             )
-            reproduce(
-                "bench",
-                "sampling",
-                "--set",
-                f"data={path}",
-                "--set",
-                "cells=workspace/bench/sampling",
-                "--out",
-                "workspace/bench/sampling.json",
-            )
+            reproduce_bench({"bench": "sampling", "asked": {"data": path, "cells": "workspace/bench/sampling"}})
         return
     result = choose_result(results, "curve-result")
     with st.container(horizontal=True, vertical_alignment="center"):

@@ -29,6 +29,7 @@ METRICS = ("top1", "top5", "top1_mean", "top5_mean", "pairwise", "spearman")
 GPU_OPERATORS = ("conv2d", "depthwise", "matmul")
 BUILT_IN = "built-in"
 SPEED_PROGRAMS = 4096
+USUAL: dict[str, Any] = {"trainer": {}, "split": "task", "task_fraction": 1.0}
 
 
 def run(
@@ -87,8 +88,8 @@ def run(
             "settings": (settings or {}).get(model, {}),
         }
         # Only what is not the default is part of a finished part's name: older parts stay valid.
-        special = {"trainer": trainer, "split": split, "task_fraction": task_fraction}
-        how |= {name: value for name, value in special.items() if value not in (None, {}, "task", 1.0)}
+        special = {"trainer": trainer or {}, "split": split, "task_fraction": task_fraction}
+        how |= {name: value for name, value in special.items() if value != USUAL[name]}
         row = _cell(place, name, platform, model, seed, how, progress, late=time.monotonic() > deadline)
         if row is None:
             missing += 1
@@ -134,16 +135,15 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
     from tcl.training.loop import Trainer
     from tcl.training.runs import Choice, train
 
+    how = USUAL | how
     operators = how["operators"]
     tasks = dataset.task_list()
     if operators is None and {t.format for t in tasks} == {"ansor"}:
         operators = [o for o in GPU_OPERATORS if any(t.operator == o for t in tasks)] or None
     one = None if platform == "all" else [platform]
-    choice = Choice(
-        how.get("split", "task"), seed, one, operators, None, how["fraction"], how["per_assignment"], how.get("task_fraction", 1.0)
-    )
+    choice = Choice(how["split"], seed, one, operators, None, how["fraction"], how["per_assignment"], how["task_fraction"])
     made = make(model, **({} if model == "xgb" else {"seed": seed}), **how["settings"])
-    trainer = Trainer(seed=seed, epochs=how["epochs"], patience=how["epochs"], progress=progress, **how.get("trainer", {}))
+    trainer = Trainer(seed=seed, epochs=how["epochs"], patience=how["epochs"], progress=progress, **how["trainer"])
     trained, result = train(dataset, made, trainer, choice)
     speed = _programs_per_second(trained, dataset, choice)
     return {
@@ -153,7 +153,7 @@ def _measure(dataset: Any, name: str, platform: str, model: str, seed: int, how:
         "seconds": result["seconds"], "programs_per_s": speed, "train_programs": result["train_programs"],
         "test_programs": result["programs"],
         "per_assignment": how["per_assignment"], "fraction": how["fraction"], "settings": made.settings,
-        "trainer": how.get("trainer", {}), "split": choice.split, "task_fraction": choice.task_fraction,
+        **{name: how[name] for name in USUAL},
         "train_tasks": result["train_tasks"], **{f"valid_{m}": _number(result.get(f"valid_{m}")) for m in METRICS},
     }  # fmt: skip
 

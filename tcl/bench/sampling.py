@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -25,7 +26,7 @@ import pandas as pd
 from tcl.bench.report import goal, machine
 from tcl.errors import UserError
 from tcl.files import write_json
-from tcl.models.base import CostModel, Examples, make
+from tcl.models.base import CostModel, Examples, checked, make
 from tcl.programs.dataset import Dataset
 from tcl.programs.splits import split_by_task
 from tcl.programs.types import content_id, format_id
@@ -102,12 +103,14 @@ class _Bench:
         rows = self.side(platform, seed, "train")
         picked = np.arange(len(rows)) if sampler == ALL else self.pick(platform, seed, sampler, fraction, rows)
         picking = time.monotonic() - started
+        learned = examples_of(self.dataset, rows.iloc[picked])
         try:
-            model, training = self.train(rows.iloc[picked], seed)
+            checked(learned)
         except UserError as error:  # so few programs that no task has two to tell apart
             cell = {**about, "programs": len(picked), "pool": len(rows), "skipped": str(error)}
             write_json(path, cell)
             return cell
+        model, training = self.train(learned, seed)
         judged = self.examples(platform, seed, self.part)
         scores = model.predict(judged.inputs)
         pool = self.examples(platform, seed, "train")
@@ -133,12 +136,12 @@ class _Bench:
     @cache  # noqa: B019 - lives as long as the run
     def of_all(self, platform: str, seed: int) -> CostModel:
         """The model of another platform: all measurements of its training tasks."""
-        return self.train(self.side(platform, seed, "train"), seed)[0]
+        return self.train(self.examples(platform, seed, "train"), seed)[0]
 
-    def train(self, rows: pd.DataFrame, seed: int) -> tuple[CostModel, float]:
+    def train(self, learned: Examples, seed: int) -> tuple[CostModel, float]:
         started = time.monotonic()
         model = make(self.model, **self.model_settings)
-        model.fit(examples_of(self.dataset, rows), None, Trainer(seed=seed, **self.trainer))
+        model.fit(learned, None, Trainer(seed=seed, **self.trainer))
         return model, time.monotonic() - started
 
 
@@ -231,17 +234,8 @@ def _by_assignment(truth: Assignments, scores: np.ndarray) -> dict[str, Any]:
 
 def skipped(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Which fractions could not be trained on where, in how many cells, and why."""
-    frame = pd.DataFrame([{k: c[k] for k in ("platform", "fraction", "skipped")} for c in found if "skipped" in c])
-    if frame.empty:
-        return []
-    return (
-        frame.rename(columns={"skipped": "why"})
-        .groupby(["platform", "fraction", "why"])
-        .size()
-        .rename("cells")
-        .reset_index()
-        .to_dict("records")
-    )
+    times = Counter((c["platform"], c["fraction"], c["skipped"]) for c in found if "skipped" in c)
+    return [{"platform": p, "fraction": f, "why": why, "cells": n} for (p, f, why), n in sorted(times.items())]
 
 
 def summarise(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -318,7 +312,8 @@ def goals(rows: Sequence[dict[str, Any]], at: float = 0.1) -> list[dict[str, Any
             found.append(goal(f"top-1 lost without {name[-1].upper()}", 1e-3, rdu["top1_mean"] - here[name]["top1_mean"]))
     if full is not None:
         for name in ("random", "rdu"):
-            enough = [r["fraction"] for r in rows if r["sampler"] == name and (r["pairwise_lost"] or 0.0) <= PRUNED_LOSS]
+            lost = {r["fraction"]: r["pairwise_lost"] for r in rows if r["sampler"] == name and r["pairwise_lost"] is not None}
+            enough = [fraction for fraction, pairwise in lost.items() if pairwise <= PRUNED_LOSS]
             pruned = 1 - min(enough) if enough else None
             found.append(goal(f"share that {name} can prune within {PRUNED_LOSS} of the pairwise accuracy (theirs: 0.45)", 0.45, pruned))
     return found

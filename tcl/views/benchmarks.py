@@ -63,7 +63,7 @@ def winners(summary: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str,
 def winner_text(row: Mapping[str, Any], metric: str) -> str:
     """A row of `winners` as one sentence in Markdown."""
     seeds = f"{row['seeds']} seeds" if row["seeds"] > 1 else "one seed: no spread known"
-    close = f"; the spread does not tell {_and(row['close'])} from it" if row["close"] else ""
+    close = f"; the spread does not tell {in_words(row['close'])} from it" if row["close"] else ""
     return f"{row['where']}: **{row['model']}** is best, {METRICS[metric]} {_figure(row['value'], row['sd'])} ({seeds}){close}."
 
 
@@ -93,5 +93,6 @@ def _figure(value: Any, sd: Any) -> str:
     return f"{value:.3f} ± {sd:.3f}" if sd is not None and np.isfinite(sd) else f"{value:.3f}"
 
 
-def _and(names: Sequence[str]) -> str:
+def in_words(names: Sequence[str]) -> str:
+    """ "a, b and c" of at least one name."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from tcl.programs.types import format_id
 from tcl.views import palette
+from tcl.views.benchmarks import in_words
 from tcl.views.explore import map_layout, plain, point_size, points
 
 COLORS = {
@@ -314,7 +315,7 @@ def verdict(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> 
     full = frame[frame["sampler"] == "all"]
     text += f"; with all data {full[metric].iloc[0]:.3f}." if len(full) else "."
     if near:
-        text += f" The spread over seeds does not tell {' and '.join(', '.join(near).rsplit(', ', 1))} from it."
+        text += f" The spread over seeds does not tell {in_words(near)} from it."
     if "rdu" in rows.index and best != "rdu":
         text += " **RDU does not win here.**"
     column = metric.removesuffix("_mean")
