@@ -241,7 +241,8 @@ def skipped(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def summarise(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Cells to one row a (sampler, fraction); those that were skipped are left out. share_of_all, pairwise_lost: mean top-1 over that
     with all data, and pairwise accuracy below it, of the platforms and seeds that have both."""
-    found = [c for c in found if "skipped" not in c]
+    # In one order, whatever the order of the cells: the bootstrap draws by place.
+    found = sorted((c for c in found if "skipped" not in c), key=lambda c: (c["platform"], c["seed"], c["sampler"], c["fraction"]))
     random = {(c["platform"], c["seed"], c["fraction"]): c for c in found if c["sampler"] == "random"}
     full = {(c["platform"], c["seed"]): c for c in found if c["sampler"] == ALL}
     groups: dict[tuple[str, float], list[dict[str, Any]]] = {}

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tcl.bench.sampling import compare, run
+from tcl.bench.sampling import compare, run, summarise
 from tcl.programs.dataset import Dataset
 from tcl.programs.types import Measurement, Platform, Program, Task
 from tcl.programs.writer import Writer
@@ -64,6 +64,7 @@ def test_a_run_that_is_stopped_goes_on_from_its_cells(dataset, tmp_path):
     again = bench()
     assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("*.json")} == files
     assert again["rows"] == whole["rows"]
+    assert summarise([json.loads(path.read_text()) for path in sorted(files, key=str, reverse=True)]) == whole["rows"]
     rows = {r["sampler"]: r for r in whole["rows"]}
     assert rows["random"]["top1_gain"] == 0.0
     assert rows["all"]["regret"] == 0.0
