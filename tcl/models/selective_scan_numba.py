@@ -203,7 +203,10 @@ def scan_backward(  # type: ignore[no-untyped-def]
     grad, u, delta, bias, A, B, C, D, z, offsets, first, last, softplus, gate, low, high,
     du, ddelta, dbias, dA, dB, dC, dD, dz,
 ):  # fmt: skip
-    """Gradients of `scan_forward` for the channels low..high; dbias, dA, dB, dC, dD are added to."""
+    """Gradients of `scan_forward` for the channels low..high; dbias, dA, dB, dC, dD are added to.
+
+    Many short loops: beyond eight checks that the arrays of a loop do not overlap, LLVM no longer vectorises it.
+    """
     states = A.shape[0]
     width = high - low
     length = 0
@@ -214,6 +217,10 @@ def scan_backward(  # type: ignore[no-untyped-def]
     decays = np.empty((length, states, width), u.dtype)
     dts = np.empty((length, width), u.dtype)
     ys = np.empty((length, width), u.dtype)
+    here_D = D[low:high]
+    here_dD = dD[low:high]
+    here_bias = bias[low:high]
+    here_dbias = dbias[low:high]
     carry = np.empty((states, width), u.dtype)  # the gradient that reaches a step's states from the step after it
     v = np.empty(width, u.dtype)
     g = np.empty(width, u.dtype)
@@ -228,13 +235,14 @@ def scan_backward(  # type: ignore[no-untyped-def]
             y = ys[i]
             raw = delta[start + i, low:high]
             for e in range(width):
-                dt[e] = raw[e] + bias[low + e]
+                dt[e] = raw[e] + here_bias[e]
             if softplus:
                 for e in range(width):
                     dt[e] = _softplus(dt[e])
             for e in range(width):
                 v[e] = dt[e] * ut[e]
-                y[e] = D[low + e] * ut[e]
+            for e in range(width):
+                y[e] = here_D[e] * ut[e]
             for n in range(states):
                 b = B[start + i, n]
                 c = C[start + i, n]
@@ -259,17 +267,18 @@ def scan_backward(  # type: ignore[no-untyped-def]
                 zt = z[t, low:high]
                 dzt = dz[t, low:high]
                 for e in range(width):
-                    sig = _sigmoid(zt[e])
-                    silu = zt[e] * sig
-                    dzt[e] = gt[e] * y[e] * (sig + silu * (one - sig))
-                    g[e] = gt[e] * silu
+                    g[e] = _sigmoid(zt[e])
+                for e in range(width):
+                    dzt[e] = gt[e] * y[e] * (g[e] + zt[e] * g[e] * (one - g[e]))
+                for e in range(width):
+                    g[e] *= gt[e] * zt[e]
             else:
                 for e in range(width):
                     g[e] = gt[e]
             for e in range(width):
                 v[e] = dt[e] * ut[e]
-                dv[e] = 0
-                ddt[e] = 0
+            dv[:] = 0
+            ddt[:] = 0
             for n in range(states):
                 b = B[t, n]
                 c = C[t, n]
@@ -287,7 +296,6 @@ def scan_backward(  # type: ignore[no-untyped-def]
                     db += dh * v[e]
                     dc += g[e] * new[e]
                     cn[e] = dh * decay[e]
-                # two loops: with fewer arrays each, LLVM checks sooner that they do not overlap
                 for e in range(width):
                     q = cn[e] * old[e]
                     ddt[e] += q * a[e]
@@ -297,13 +305,16 @@ def scan_backward(  # type: ignore[no-untyped-def]
             dut = du[t, low:high]
             ddeltat = ddelta[t, low:high]
             for e in range(width):
-                dut[e] = dv[e] * dt[e] + g[e] * D[low + e]
+                dut[e] = dv[e] * dt[e] + g[e] * here_D[e]
+            for e in range(width):
                 ddt[e] += dv[e] * ut[e]
-                dD[low + e] += g[e] * ut[e]
+            for e in range(width):
+                here_dD[e] += g[e] * ut[e]
             if softplus:
                 raw = delta[t, low:high]
                 for e in range(width):
-                    ddt[e] *= _sigmoid(raw[e] + bias[low + e])
+                    ddt[e] *= _sigmoid(raw[e] + here_bias[e])
             for e in range(width):
                 ddeltat[e] = ddt[e]
-                dbias[low + e] += ddt[e]
+            for e in range(width):
+                here_dbias[e] += ddt[e]
