@@ -35,15 +35,15 @@ def setup() -> list[str] | None:
     if kind == "Network":
         subject = st.selectbox("Network", list(NETWORKS), key="network", bind="query-params")
     elif kind == "File":
-        subject = st.text_input("Path on this machine", key="model_file", placeholder="mine.pt2 or mine.onnx",
+        subject = st.text_input("Path on this machine", key="model_file", placeholder="mine.pt2 or mine.onnx", bind="query-params",
                                 help="A .pt2 file that torch.export.save wrote, or an .onnx file").strip()  # fmt: skip
         if not subject:
             st.caption("A model that `torch.export.save` or an ONNX exporter wrote. It is cut into tasks, tuned and compiled as a whole.")
             return None
     else:
-        operator = st.selectbox("Operator", list(EXAMPLES), key="operator", on_change=fill_example)
-        st.session_state.setdefault("operator_sizes", EXAMPLES[operator])
-        sizes = st.text_input(f"Sizes: {','.join(OPERATORS[operator].parameters)}", key="operator_sizes").replace(" ", "")
+        operator = st.selectbox("Operator", list(EXAMPLES), key="operator", bind="query-params")
+        what = f"Sizes: {','.join(OPERATORS[operator].parameters)}"
+        sizes = st.text_input(what, EXAMPLES[operator], key=f"sizes-{operator}", bind="query-params").replace(" ", "")
         subject = f"{operator}:{sizes}"
     try:
         check_name(subject)
@@ -51,24 +51,27 @@ def setup() -> list[str] | None:
         show_error(error)
         return None
     whole = kind in ("Network", "File")
-    trials = st.slider("Trials (programs measured)", 16, 1024, 256 if whole else 64, step=16, key=f"trials-{'network' if whole else 'one'}")
+    trials = st.slider("Trials (programs measured)", 16, 1024, 256 if whole else 64, step=16,
+                       key=f"trials-{'network' if whole else 'one'}", bind="query-params")  # fmt: skip
     strategy = st.selectbox("Search", list(STRATEGIES), key="strategy", format_func=STRATEGIES.get, bind="query-params")
     argv = ["tune", subject, "--trials", str(trials), "--strategy", strategy]
     if strategy == "random":
         model = "random"
     else:
-        model = st.selectbox("Cost model", models(), key="model", format_func=lambda m: MODELS.get(m, Path(m).name))
+        model = st.selectbox("Cost model", models(), key="model", format_func=lambda m: MODELS.get(m, Path(m).name),
+                             bind="query-params")  # fmt: skip
     argv += ["--cost-model", model]
     profile = st.selectbox(
-        "Target", available_profiles()[::-1], key="target", help="Native: all this processor has; others: older instruction sets"
-    )
+        "Target", available_profiles()[::-1], key="target", bind="query-params",
+        help="Native: all this processor has; others: older instruction sets",
+    )  # fmt: skip
     argv += ["--target", profile]
     with st.expander("Earlier records, seed", icon=":material/tune:"):
         known = {picker_name(p): p for p in dataset_folders()}
         earlier = st.selectbox("Warm start", ["", *known], key="warm-start", format_func=lambda n: n or "from nothing",
                                help="A dataset whose measurements of the same tasks on the same platform are used as well")  # fmt: skip
         argv += ["--warm-start", str(known[earlier])] if earlier else []
-        seed = st.number_input("Seed", 0, 10**6, 0, key="tune-seed", help="Of every random choice")
+        seed = st.number_input("Seed", 0, 10**6, 0, key="tune-seed", bind="query-params", help="Of every random choice")
         argv += ["--seed", str(seed)] if seed else []
     return argv
 
@@ -77,10 +80,6 @@ def models() -> list[str]:
     """Cost models to choose from: TVM's, none, and those trained in the workspace."""
     found = sorted(str(p.parent) for p in (workspace() / "models").glob("*/model.json"))
     return [*MODELS, *found]
-
-
-def fill_example() -> None:
-    st.session_state["operator_sizes"] = EXAMPLES[st.session_state["operator"]]
 
 
 def start(argv: list[str]) -> str:

@@ -71,6 +71,15 @@ def test_every_network_and_operator_is_offered():
         parse(f"{operator}:{sizes}")
 
 
+def test_the_form_is_in_the_link():
+    asked = {"operator": "conv2d", "sizes-conv2d": "1,8,14,14,8,3,3,1,1", "trials-one": "128", "tune-seed": "3"}
+    assert "tcl tune conv2d:1,8,14,14,8,3,3,1,1 --trials 128" in words(page(**asked)) and "--seed 3" in words(page(**asked))
+    at = page(operator="conv2d", **{"trials-one": "99999"})  # a mistyped link opens with the default
+    assert f"tcl tune conv2d:{tune_setup.EXAMPLES['conv2d']} --trials 64" in words(at)
+    at.selectbox(key="operator").set_value("softmax").run()
+    assert f"tcl tune softmax:{tune_setup.EXAMPLES['softmax']}" in words(at)
+
+
 def test_the_form_is_a_command(tmp_path):
     from tests.views.conftest import fill
 
@@ -85,7 +94,7 @@ def test_the_form_is_a_command(tmp_path):
     at.selectbox(key="strategy").set_value("random")
     assert "--strategy random --cost-model random" in words(ran(at.run()))
     assert "model" not in [s.key for s in at.selectbox]
-    at.text_input(key="operator_sizes").set_value("256,x,256")
+    at.text_input(key="sizes-matmul").set_value("256,x,256")
     at = ran(at.run())
     assert at.error and next(b for b in at.button if b.label == "Start tuning").disabled
 
