@@ -75,6 +75,10 @@ def run(
         base = run_sequence(
             names, data_of, out, test_of=test_of, settings=settings, seed=seed, mixed=mixed, compare=compare, progress=progress()
         )
+    except UserError:
+        if not exists(out):  # nothing was learned: leave no folder that looks as if
+            (out / "split.json").unlink(missing_ok=True)
+        raise
     except Stopped:  # what was finished is on disk; the same command goes on
         stopped = True
         base = KnowledgeBase.load(out) if exists(out) else KnowledgeBase.new(seed=seed)

@@ -140,6 +140,14 @@ def test_another_folder_is_not_written_into(dataset, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["photos.txt"]
 
 
+def test_a_refused_order_leaves_no_folder_that_looks_like_a_knowledge_base(dataset, tmp_path):
+    out = tmp_path / "kb"
+    assert isinstance(call(dataset, out, "--order", "a100,a100").exception, UserError)
+    assert not out.exists() or not list(out.iterdir())
+    assert isinstance(call(dataset, out, "--order", "a100", "--operators", "softmax").exception, UserError)
+    assert not out.exists() or not list(out.iterdir())
+
+
 def test_movement_ignores_turns():
     random = np.random.default_rng(0)
     x = random.normal(size=(60, 8))
