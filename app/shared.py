@@ -83,6 +83,7 @@ def no_data() -> None:
             "# open one you have\n"
             "tcl app DIR",
             language="bash",
+            wrap_lines=True,
         )
         st.caption("Or press Tune above: what a tuning run measures becomes a dataset as well. The lessons need no data of yours.")
 

@@ -45,6 +45,9 @@ from tcl.workspace import workspace
 PHASES = ("tasks", "baselines", "search", "final", "network", "export")
 BATCH = 16
 """Programs a batch of a single operator. A network's batches are smaller: see `_batch_size`."""
+LARGEST = {"tvm": 64}
+"""Strategy -> programs a batch, where the budget is eight such batches or more. 64 is TVM's own: its search lowers thousands of
+candidates a batch, and smaller ones would make it slower than TVM is."""
 FIRST = ("pytorch",)
 """Timed before the search, so that its charts have them; others after it: compiling with `torch.compile` alone takes a while, and
 a person waits for the first result."""
@@ -221,7 +224,9 @@ def search(run: Run) -> None:
 def _propose(run: Run, task: Task, n: int) -> list[strategies.Proposal]:
     with busy():
         if task.id not in run.searches:
-            made = strategies.make(run.strategy, task, run.target, run.model, platform=run.platform, seed=run.seed, shared=run.shared)
+            made = strategies.make(
+                run.strategy, task, run.target, run.model, platform=run.platform, seed=run.seed, shared=run.shared, batch=_batch_size(run)
+            )
             run.searches[task.id] = made
             past = [t for t in run.journal.trials[task.id].values() if t.costs or t.error]
             made.observe([t.program for t in past], [t.latency_s for t in past])
@@ -240,7 +245,7 @@ def _measure(run: Run, task: Task, proposals: list[strategies.Proposal]) -> list
 def _batch_size(run: Run) -> int:
     """Each task of a network should be served at least twice, and no batch be so small that building in parallel is lost."""
     if len(run.subject.tasks) == 1:
-        return BATCH
+        return max(BATCH, min(LARGEST.get(run.strategy, BATCH), run.trials // 8))
     return max(2, min(BATCH, run.trials // (2 * len(run.subject.tasks))))
 
 

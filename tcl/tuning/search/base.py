@@ -60,8 +60,9 @@ class Search(ABC):
 
     def __init__(
         self, task: Task, target: dict[str, Any], model: str, *, platform: Platform | None = None, seed: int = 0,
-        shared: dict[str, Any] | None = None,
+        shared: dict[str, Any] | None = None, batch: int = 16,
     ) -> None:  # fmt: skip
+        self.batch = batch
         self.shared = {} if shared is None else shared
         self.task, self.target, self.model, self.platform, self.seed = task, target, model, platform, seed
         self.rng = np.random.default_rng(seed)
@@ -150,12 +151,14 @@ def make(
     platform: Platform | None = None,
     seed: int = 0,
     shared: dict[str, Any] | None = None,
+    batch: int = 16,
 ) -> Search:
     """A strategy by its name.
 
     Args:
         model: "random", "xgb" or the folder of a saved cost model.
         shared: one dict for all searches of a run, in which they keep what the tasks have in common (TVM's xgboost model).
+        batch: about how many programs a call of `propose` will ask for.
 
     Raises:
         UserError: the strategy or the model is not known.
@@ -163,4 +166,4 @@ def make(
     if strategy not in STRATEGIES:
         raise UserError(f"There is no search strategy {strategy!r}.", hint=f"Choose one of: {', '.join(STRATEGIES)}.")
     module, _, name = STRATEGIES[strategy].partition(":")
-    return getattr(import_module(module), name)(task, target, model, platform=platform, seed=seed, shared=shared)
+    return getattr(import_module(module), name)(task, target, model, platform=platform, seed=seed, shared=shared, batch=batch)

@@ -1,7 +1,8 @@
 """TVM's own evolutionary search, driven by hand: TVM mutates traces and ranks them, our measurer measures.
 
-The population is TVM's default (512) and so is its xgboost model on per-store features, which lowers every candidate; only the
-number of random programs before the model is used follows `WARM_UP` instead of TVM's 100, since a budget may be smaller.
+The population is TVM's default (512) and so is its xgboost model on per-store features, which lowers every candidate, and where the
+budget allows the size of its batches (`tcl.tuning.tune.LARGEST`); only the number of random programs before the model is used follows
+`WARM_UP` instead of TVM's 100, since a budget may be smaller.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from tcl.programs.types import Program
 from tcl.tuning.search.base import WARM_UP, Proposal, Search
 
 POPULATION = 512
-PER_ROUND = 16
-"""Candidates that TVM picks a round; fewer are used when fewer are asked for."""
+SPARE = 16
+"""TVM is asked for the next multiple of so many candidates: some of them may be known."""
 
 
 class EvolutionarySearch(Search):
@@ -43,13 +44,14 @@ class EvolutionarySearch(Search):
         )
         self._context = tune_context(self._mod, self._target, strategy, self.seed + 1, threads=int(self.target.get("num-cores", 1)))
         spaces = self._context.generate_design_space()
-        self._context.pre_tuning(1 << 30, PER_ROUND, spaces, self._database, self._cost_model)
+        self._a_round = -(-self.batch // SPARE) * SPARE
+        self._context.pre_tuning(1 << 30, self._a_round, spaces, self._database, self._cost_model)
 
     def _guided(self, n: int) -> list[Proposal]:
         from tcl.tuning.design_space import schedule_text
 
         batch: dict[int, Proposal] = {}
-        for _ in range(-(-n // PER_ROUND)):
+        for _ in range(-(-n // self._a_round)):
             candidates = self._context.generate_measure_candidates()
             if not candidates:
                 break
