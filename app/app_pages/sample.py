@@ -274,6 +274,8 @@ def learning_curves() -> None:
         views.curves_figure(views.curve_rows(result, ablations), metric), key=f"curves-{metric}-{ablations}-{result.get('cells')}",
         height=380, alt=f"{label} against the share of programs measured, by sampler",
     )  # fmt: skip
+    with st.expander("Share by share", icon=":material/table:"):
+        st.dataframe(views.shares_table(views.curve_rows(result, ablations), metric).style.format("{:.3f}", na_rep="–"))
     for left_out in result.get("skipped", []):
         st.caption(f"{left_out['platform']}, {100 * left_out['fraction']:g} %: {left_out['cells']} runs without a score. {left_out['why']}")
     about, cells = result.get("machine", {}), result.get("cells", 0)

@@ -290,6 +290,20 @@ def _one_share(frame: pd.DataFrame, rows: pd.DataFrame, metric: str) -> go.Figur
     return figure.update_layout(margin={"t": 26})
 
 
+def shares_table(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """A row a sampler, a column a share of the programs, and the mean of the shares at which all of them were measured (the area under
+    the learning curve, in steps); best mean first. `frame` is `curve_rows`'."""
+    curves = frame[frame["sampler"] != "all"] if len(frame) else frame
+    if curves.empty:
+        return pd.DataFrame()
+    table = curves.pivot(index="sampler", columns="fraction", values=metric)
+    common = table.columns[table.notna().all()]
+    table.columns = [f"{100 * f:g} %" for f in table.columns]
+    if len(common) > 1:
+        table["mean of " + in_words([f"{100 * f:g}" for f in common]) + " %"] = table[[f"{100 * f:g} %" for f in common]].mean(axis=1)
+    return table.sort_values(table.columns[-1], ascending=False)
+
+
 def winner(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> str | None:
     """The sampler with the best mean at the fraction nearest `at`; None without rows."""
     here = _at(frame, at)

@@ -131,6 +131,20 @@ def test_curves_have_a_line_a_sampler_with_its_spread():
     assert len(views.curves_figure(views.curve_rows({"rows": rows}, ablations=True), "pairwise").data) == 4
 
 
+def test_shares_beside_each_other_and_their_mean_where_all_were_measured():
+    rows = [
+        {"sampler": name, "fraction": f, "top1_mean": top1}
+        for name, curve in (("random", {0.02: 0.2, 0.1: 0.6}), ("rdu", {0.02: 0.4, 0.1: 0.5, 0.2: 0.7}))
+        for f, top1 in curve.items()
+    ]
+    rows.append({"sampler": "all", "fraction": 1.0, "top1_mean": 0.9})
+    table = views.shares_table(views.curve_rows({"rows": rows}), "top1_mean")
+    assert list(table.index) == ["rdu", "random"] and list(table.columns) == ["2 %", "10 %", "20 %", "mean of 2 and 10 %"]
+    assert table.loc["rdu"].tolist() == pytest.approx([0.4, 0.5, 0.7, 0.45]) and np.isnan(table.loc["random", "20 %"])
+    assert list(views.shares_table(views.curve_rows({"rows": rows[2:4]}), "top1_mean").columns) == ["2 %", "10 %", "mean of 2 and 10 %"]
+    assert views.shares_table(views.curve_rows({}), "top1_mean").empty
+
+
 def test_of_a_single_share_each_sampler_has_a_row_the_best_on_top():
     rows = [bench_row("rdu", 0.1, 0.8), bench_row("random", 0.1, 0.7), bench_row("kmeans", 0.1, 0.9), bench_row("all", 1.0, 0.95)]
     figure = views.curves_figure(views.curve_rows({"rows": rows}), "top1_mean")
