@@ -48,3 +48,11 @@ def reproduce_bench(result: Mapping[str, Any]) -> None:
             "DIR (“roller” in the results): measurement logs of a V100, a K80 and an MI50 that the artifact of *Roller* (OSDI 2022) holds, "
             "imported with `tcl data import LOGS --platforms-map FILE --out DIR`; `tcl data import --help` tells what FILE says."
         )
+
+
+def show_goals(result: Mapping[str, Any]) -> None:
+    """A line a goal: whether it is met, and by how much."""
+    for goal in result.get("goals", []):
+        value = "not measured" if goal["value"] is None else f"{goal['value']:.4g}"
+        sign = "at most" if goal.get("at_most") else "at least"
+        st.caption(f"{':green[met]' if goal['met'] else ':orange[not met]'} · {goal['name']}: {value} (goal: {sign} {goal['target']:.4g})")

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.bench_results import MINE, bench_results, choose_result, reproduce_bench
+from app.bench_results import MINE, bench_results, choose_result, reproduce_bench, show_goals
 from app.chart import chart
 from app.job_view import head
 from app.map_job import missing_map
@@ -282,10 +282,7 @@ def learning_curves() -> None:
     done = f" of {result['of']:,}" if cells < result.get("of", 0) else ""
     st.caption(f"{cells:,} runs{done} · {about.get('processor', '')} · {about.get('date', '')}")
     reproduce_bench(result)
-    for goal in result.get("goals", []):
-        value = "not measured" if goal["value"] is None else f"{goal['value']:.4g}"
-        sign = "at most" if goal.get("at_most") else "at least"
-        st.caption(f"{':green[met]' if goal['met'] else ':orange[not met]'} · {goal['name']}: {value} (goal: {sign} {goal['target']:.4g})")
+    show_goals(result)
 
 
 def jobs() -> None:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from app.job_view import head
 from app.shared import reproduce
+from app.tune_benchmarks import benchmark_section
 from app.tune_report import report_section
 from app.tune_runs import Run, all_runs, choose, roles, show_first
 from app.tune_setup import machine_line, setup, start
@@ -21,7 +22,7 @@ from app.tune_view import (
 )
 from tcl.jobs.store import DONE, submit
 
-SECTIONS = ("Tasks", "Time", "Model", "Schedule", "Result", "Report")
+SECTIONS = ("Tasks", "Time", "Model", "Schedule", "Result", "Report", "Benchmark")
 
 
 def begin(argv: list[str]) -> None:
@@ -113,7 +114,9 @@ with right:
             schedule_section(run, pinned)
         elif section == "Result":
             result_section(run)
-        else:
+        elif section == "Report":
             report_section(now, pinned)
+        else:
+            benchmark_section()
 
     drawn()

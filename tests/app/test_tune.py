@@ -13,12 +13,12 @@ from tcl.files import write_json
 from tcl.jobs.store import all_jobs, jobs_folder
 from tcl.tuning.networks import NETWORKS
 from tcl.tuning.operators import OPERATORS, parse
-from tcl.workspace import ASSETS
+from tcl.workspace import ASSETS, workspace
 from tests.app import apptest
 from tests.app.apptest import ran
 
 RECORDING = ASSETS / "recorded" / "tune-matmul-256"
-SECTIONS = ("Tasks", "Time", "Model", "Schedule", "Result", "Report")
+SECTIONS = ("Tasks", "Time", "Model", "Schedule", "Result", "Report", "Benchmark")
 pytestmark = pytest.mark.usefixtures("own_workspace")
 
 
@@ -228,3 +228,21 @@ def test_the_report_from_the_page_opens_without_a_network(browser, tmp_path):
 def test_nothing_at_all(monkeypatch, tmp_path):
     monkeypatch.setattr(tune_runs, "ASSETS", tmp_path)
     assert "No tuning run yet" in words(page())
+
+
+def test_the_benchmark_tells_losses_too():
+    at = show(page(), "Benchmark")
+    assert "Nobody has run it here yet" in words(at) and "tcl bench tuning --set trials=500" in words(at)
+    from tests.views.test_tuning_bench import row
+
+    timed = {"pytorch_ms": 0.5}
+    rows = [row("matmul:8,8,8", "tvm/xgb", 0, 2.0, 1.0, **timed), row("matmul:8,8,8", "decisions/kb", 0, 1.0, 8.0, **timed)]
+    goals = [{"name": "times", "target": 16.8, "value": 8.0, "at_most": False, "met": False}]
+    result = {"bench": "tuning", "rows": rows, "missing": 3, "goals": goals, "machine": {}, "asked": {"trials": 500}}
+    (workspace() / "bench").mkdir()
+    write_json(workspace() / "bench" / "tuning.json", result)
+    at = show(page(), "Benchmark")
+    assert "**slower** on `matmul:8,8,8` (2.00 times as long)" in words(at) and "3 operators or networks with a seed not done" in words(at)
+    assert "Best latency of matmul:8,8,8 against seconds" in charts(at) and ":orange[not met] · times: 8" in words(at)
+    write_json(workspace() / "bench" / "tuning.json", result | {"rows": []})
+    assert "stopped before its first operator" in words(show(page(), "Benchmark"))

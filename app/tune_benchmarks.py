@@ -1,0 +1,48 @@
+"""The Tune page's benchmark: what `tcl bench tuning` found, wins and losses."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.bench_results import bench_results, choose_result, reproduce_bench, show_goals
+from app.chart import chart
+from app.shared import reproduce
+from tcl.views import tuning_bench as views
+
+COMMAND = ("bench", "tuning", "--set", "trials=500", "--set", "cells=workspace/bench/tuning", "--out", "workspace/bench/tuning.json")
+
+
+def benchmark_section() -> None:
+    """Sentences first, then latencies, time to the baseline's latency, and one subject's curves."""
+    results = bench_results("tuning")
+    if not results:
+        with st.container(border=True):
+            st.write(
+                "The benchmark tunes ten operators and three networks with TVM's own search and with ours, from the same seeds, with the "
+                "same trials, and times PyTorch and ONNX Runtime beside them. Nobody has run it here yet; this command does (many "
+                "hours, nothing else running; it can be stopped and run again), and this section then shows its result:"
+            )
+            reproduce(*COMMAND)
+        return
+    result = choose_result(results, "tuning-result")
+    rows = result["rows"]
+    if not rows:
+        st.caption("The benchmark was stopped before its first operator was done.")
+        reproduce_bench(result)
+        return
+    for sentence in views.verdict(rows):
+        st.markdown(f"- {sentence}")
+    table = views.latencies(rows)
+    st.markdown("**Best latency, ms** (median over seeds; the fastest of a row is named)")
+    st.dataframe(table.style.format("{:.4g}", subset=[c for c in table if c != "fastest"], na_rep="–"), alt="Best latency by method")
+    sooner = views.times_sooner(rows)
+    if len(sooner):
+        st.markdown("**Times sooner at the latency that TVM's search ended with** (median over seeds; 0: never got there)")
+        st.dataframe(sooner.style.format("{:.2f}", na_rep="–"), alt="Times sooner at TVM's last latency, by method")
+    subject = st.selectbox("Operator or network", list(table.index), key="tuning-bench-subject", width=360)
+    chart(views.curves_figure(rows, subject), key=f"tuning-bench-{subject}", height=380, alt=f"Best latency of {subject} against seconds")
+    about = result.get("machine", {})
+    left = f" · {result['missing']} operators or networks with a seed not done" if result.get("missing") else ""
+    st.caption(f"{len(rows):,} runs{left} · {about.get('processor', '')}, {about.get('cores', '')} cores · {about.get('date', '')}")
+    reproduce_bench(result)
+    show_goals(result)

@@ -1,0 +1,116 @@
+"""What `tcl bench tuning` found: methods beside each other and beside what production uses, operator by operator. From its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from tcl.views import palette
+from tcl.views.benchmarks import in_words
+from tcl.views.explore import plain
+
+PRODUCTION = {"pytorch_ms": "PyTorch", "torch_compile_ms": "torch.compile", "onnxruntime_ms": "ONNX Runtime"}
+METHODS = {
+    "random/random": "random", "tvm/xgb": "TVM's search, xgb", "decisions/xgb": "ours, xgb", "decisions/mlp": "ours, TenSet-MLP",
+    "decisions/kb": "ours, knowledge base",
+}  # fmt: skip
+BASELINE = "tvm/xgb"
+
+
+def label(method: str) -> str:
+    return METHODS.get(method, method)
+
+
+def latencies(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """ms: a row an operator or network, a column a method (median over seeds; NaN where no seed found one) and each of `PRODUCTION`;
+    "fastest" names the column with the smallest."""
+    frame = pd.DataFrame(list(rows))
+    if frame.empty:
+        return frame
+    subjects = list(dict.fromkeys(frame["subject"]))
+    wide = frame.astype({"best_ms": float}).pivot_table(index="subject", columns="method", values="best_ms", aggfunc="median")
+    wide = wide.reindex(index=subjects, columns=list(dict.fromkeys(frame["method"]))).rename(columns=label)
+    for key, name in PRODUCTION.items():
+        if key in frame and frame[key].notna().any():
+            wide[name] = frame.astype({key: float}).groupby("subject")[key].first()
+    wide["fastest"] = wide.fillna(np.inf).idxmin(axis=1).where(wide.notna().any(axis=1), "")
+    return wide.rename_axis(columns=None)
+
+
+def ratios(rows: Sequence[Mapping[str, Any]], method: str, to: str = BASELINE) -> pd.Series:
+    """Latency of `method` over that of `to` at equal trials, for each subject (median over the seeds that both have)."""
+    frame = pd.DataFrame(list(rows))
+    wide = frame.astype({"best_ms": float}).pivot_table(index=["subject", "seed"], columns="method", values="best_ms", aggfunc="first")
+    if method not in wide or to not in wide:
+        return pd.Series(dtype=float)
+    return (wide[method] / wide[to]).dropna().groupby(level="subject", sort=False).median()
+
+
+def times_sooner(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """How many times sooner each method was at the baseline's last latency: a row a subject, a column a method, median over seeds; a run
+    that never got there counts as 0."""
+    frame = pd.DataFrame([r for r in rows if "times_faster" in r and r["method"] != BASELINE])
+    if frame.empty:
+        return frame
+    frame["times_faster"] = frame["times_faster"].astype(float).fillna(0.0)
+    wide = frame.pivot_table(index="subject", columns="method", values="times_faster", aggfunc="median")
+    wide = wide.reindex(index=list(dict.fromkeys(frame["subject"])), columns=list(dict.fromkeys(frame["method"])))
+    return wide.rename(columns=label).rename_axis(columns=None)
+
+
+def curves_figure(rows: Sequence[Mapping[str, Any]], subject: str) -> go.Figure:
+    """Best latency against seconds of search: a colour a method, a line a seed; what production takes as dashed lines."""
+    figure = go.Figure()
+    mine = [r for r in rows if r["subject"] == subject and r.get("curve")]
+    methods = list(dict.fromkeys(r["method"] for r in mine))
+    for row in mine:
+        seconds, best = np.array(row["curve"], dtype=float).T
+        end = max(float(row.get("search_s") or 0.0), seconds[-1])
+        place = methods.index(row["method"])
+        figure.add_scatter(
+            x=[*seconds, end], y=[*best * 1e3, best[-1] * 1e3], mode="lines", name=label(row["method"]), legendgroup=row["method"],
+            showlegend=row is next(r for r in mine if r["method"] == row["method"]),
+            line={"shape": "hv", "width": 1.8, "color": palette.CATEGORIES[place % len(palette.CATEGORIES)]},
+            hovertemplate=f"seed {row['seed']}, %{{x:.3g}} s: %{{y:.4g}} ms<extra>{label(row['method'])}</extra>",
+        )  # fmt: skip
+    for key, name in PRODUCTION.items():
+        if value := next((r[key] for r in mine if r.get(key)), None):
+            line = {"dash": "dash", "width": 1.2, "color": palette.OTHERS}
+            figure.add_hline(value, line=line, annotation_text=f"{name} {value:.3g} ms", annotation_position="bottom right")
+    plain(figure, "seconds of search", "best latency, ms")
+    figure.update_xaxes(type="log")
+    figure.update_yaxes(type="log")
+    return figure.update_layout(legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0}, margin={"t": 30})
+
+
+def verdict(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Wins and losses as sentences in Markdown: each of our methods against the baseline, then against each of `PRODUCTION`."""
+    said = []
+    table, sooner = latencies(rows), times_sooner(rows)
+    for method in dict.fromkeys(str(r["method"]) for r in rows):
+        if not method.startswith("decisions/"):
+            continue
+        name, ratio = label(method), ratios(rows, method)
+        if len(ratio):
+            won, lost = int((ratio < 0.97).sum()), int((ratio > 1.03).sum())
+            text = (
+                f"**{name}** against {label(BASELINE)} at equal trials: faster on {won}, slower on {lost} of {len(ratio)} "
+                f"(by more than 3 %), latency {ratio.median():.2f} times as long in the median"
+            )
+            if name in sooner:
+                text += f"; at TVM's last latency {sooner[name].median():.1f} times sooner in the median"
+            said.append(text + ".")
+        for rival in PRODUCTION.values():
+            if rival not in table:
+                continue
+            beside = (table[name] / table[rival]).dropna()
+            worse = beside[beside > 1].sort_values(ascending=False)
+            text = f"{name} against {rival}: faster on {int((beside < 1).sum())} of {len(beside)}"
+            if len(worse):
+                text += "; **slower** on " + in_words([f"`{subject}` ({times:.2f} times as long)" for subject, times in worse.items()])
+            said.append(text + ".")
+    return said
