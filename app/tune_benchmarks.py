@@ -34,15 +34,19 @@ def benchmark_section() -> None:
         st.markdown(f"- {sentence}")
     table = views.latencies(rows)
     st.markdown("**Best latency, ms** (median over seeds; the fastest of a row is named)")
-    st.dataframe(table.style.format("{:.4g}", subset=[c for c in table if c != "fastest"], na_rep="–"), alt="Best latency by method")
+    st.caption("TVM: its own evolutionary search. Ours: in decision space. xgb: trees, on this run's measurements only. mlp (TenSet's "
+               "kind of model) and kb (a knowledge base) learned before, from other tasks.")  # fmt: skip
+    numbers = [c for c in table if c != "fastest"]
+    st.dataframe(table.style.format("{:.4g}", subset=numbers, na_rep="–"), height="content", alt="Best latency by method")
     sooner = views.times_sooner(rows)
     if len(sooner):
         st.markdown("**Times sooner at the latency that TVM's search ended with** (median over seeds; 0: never got there)")
-        st.dataframe(sooner.style.format("{:.2f}", na_rep="–"), alt="Times sooner at TVM's last latency, by method")
+        st.dataframe(sooner.style.format("{:.2f}", na_rep="–"), height="content", alt="Times sooner at TVM's last latency, by method")
     subject = st.selectbox("Operator or network", list(table.index), key="tuning-bench-subject", width=360)
     chart(views.curves_figure(rows, subject), key=f"tuning-bench-{subject}", height=380, alt=f"Best latency of {subject} against seconds")
     about = result.get("machine", {})
     left = f" · {result['missing']} operators or networks with a seed not done" if result.get("missing") else ""
-    st.caption(f"{len(rows):,} runs{left} · {about.get('processor', '')}, {about.get('cores', '')} cores · {about.get('date', '')}")
+    processors = dict.fromkeys(r.get("processor") or about.get("processor", "") for r in rows)
+    st.caption(f"{len(rows):,} runs{left} · {'; '.join(processors)}, {about.get('cores', '')} cores · {about.get('date', '')}")
     reproduce_bench(result)
     show_goals(result)

@@ -124,6 +124,7 @@ def _cell(
 
     rows: list[dict[str, Any]] = []
     curves: dict[str, Curve] = {}
+    processor = machine()["processor"]  # a run that goes on elsewhere has rows of several
     for method in methods:
         curves[method] = Curve()
         model = _model(method)
@@ -133,7 +134,7 @@ def _cell(
                 seed=seed, export=False, rivals=() if rows else rivals, progress=curves[method],
             )  # fmt: skip
         production = {} if rows else {f"{r}_ms": _ms(result[f"{r}_latency_s"]) for r in rivals}
-        rows.append(_row(subject, method, seed, result) | production | {"curve": curves[method].steps()})
+        rows.append(_row(subject, method, seed, result) | production | {"curve": curves[method].steps(), "processor": processor})
     _add_times(rows, curves)
     return rows
 

@@ -14,10 +14,8 @@ from tcl.views.benchmarks import in_words
 from tcl.views.explore import plain
 
 PRODUCTION = {"pytorch_ms": "PyTorch", "torch_compile_ms": "torch.compile", "onnxruntime_ms": "ONNX Runtime"}
-METHODS = {
-    "random/random": "random", "tvm/xgb": "TVM's search, xgb", "decisions/xgb": "ours, xgb", "decisions/mlp": "ours, TenSet-MLP",
-    "decisions/kb": "ours, knowledge base",
-}  # fmt: skip
+METHODS = {"random/random": "random", "tvm/xgb": "TVM, xgb", "decisions/xgb": "ours, xgb", "decisions/mlp": "ours, mlp",
+           "decisions/kb": "ours, kb"}  # fmt: skip
 BASELINE = "tvm/xgb"
 
 
@@ -37,7 +35,7 @@ def latencies(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     for key, name in PRODUCTION.items():
         if key in frame and frame[key].notna().any():
             wide[name] = frame.astype({key: float}).groupby("subject")[key].first()
-    wide["fastest"] = wide.fillna(np.inf).idxmin(axis=1).where(wide.notna().any(axis=1), "")
+    wide.insert(0, "fastest", wide.fillna(np.inf).idxmin(axis=1).where(wide.notna().any(axis=1), ""))
     return wide.rename_axis(columns=None)
 
 
@@ -77,10 +75,11 @@ def curves_figure(rows: Sequence[Mapping[str, Any]], subject: str) -> go.Figure:
             line={"shape": "hv", "width": 1.8, "color": palette.CATEGORIES[place % len(palette.CATEGORIES)]},
             hovertemplate=f"seed {row['seed']}, %{{x:.3g}} s: %{{y:.4g}} ms<extra>{label(row['method'])}</extra>",
         )  # fmt: skip
-    for key, name in PRODUCTION.items():
+    ends = [x for line in figure.data for x in (min(line.x), max(line.x))]
+    for dash, (key, name) in zip(("dash", "dot", "dashdot"), PRODUCTION.items(), strict=True):
         if value := next((r[key] for r in mine if r.get(key)), None):
-            line = {"dash": "dash", "width": 1.2, "color": palette.OTHERS}
-            figure.add_hline(value, line=line, annotation_text=f"{name} {value:.3g} ms", annotation_position="bottom right")
+            line = {"dash": dash, "width": 1.4, "color": palette.OTHERS}
+            figure.add_scatter(x=[min(ends), max(ends)], y=[value, value], mode="lines", name=f"{name} {value:.3g} ms", line=line)
     plain(figure, "seconds of search", "best latency, ms")
     figure.update_xaxes(type="log")
     figure.update_yaxes(type="log")
@@ -88,29 +87,30 @@ def curves_figure(rows: Sequence[Mapping[str, Any]], subject: str) -> go.Figure:
 
 
 def verdict(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Wins and losses as sentences in Markdown: each of our methods against the baseline, then against each of `PRODUCTION`."""
-    said = []
+    """Wins and losses as sentences in Markdown: each of our methods against the baseline; then the one with the knowledge base (the last
+    one where there is none) against each of `PRODUCTION`."""
     table, sooner = latencies(rows), times_sooner(rows)
-    for method in dict.fromkeys(str(r["method"]) for r in rows):
-        if not method.startswith("decisions/"):
-            continue
+    ours = [m for m in dict.fromkeys(str(r["method"]) for r in rows) if m.startswith("decisions/")]
+    said = []
+    for method in ours:
         name, ratio = label(method), ratios(rows, method)
-        if len(ratio):
-            won, lost = int((ratio < 0.97).sum()), int((ratio > 1.03).sum())
-            text = (
-                f"**{name}** against {label(BASELINE)} at equal trials: faster on {won}, slower on {lost} of {len(ratio)} "
-                f"(by more than 3 %), latency {ratio.median():.2f} times as long in the median"
-            )
-            if name in sooner:
-                text += f"; at TVM's last latency {sooner[name].median():.1f} times sooner in the median"
-            said.append(text + ".")
-        for rival in PRODUCTION.values():
-            if rival not in table:
-                continue
-            beside = (table[name] / table[rival]).dropna()
-            worse = beside[beside > 1].sort_values(ascending=False)
-            text = f"{name} against {rival}: faster on {int((beside < 1).sum())} of {len(beside)}"
-            if len(worse):
-                text += "; **slower** on " + in_words([f"`{subject}` ({times:.2f} times as long)" for subject, times in worse.items()])
-            said.append(text + ".")
+        if ratio.empty:
+            continue
+        text = (
+            f"**{name}** against {label(BASELINE)} at equal trials: faster on {int((ratio < 0.97).sum())}, slower on "
+            f"{int((ratio > 1.03).sum())} of {len(ratio)} (by more than 3 %), latency {ratio.median():.2f} times as long in the median"
+        )
+        if name in sooner:
+            text += f"; at TVM's last latency {sooner[name].median():.1f} times sooner in the median"
+        said.append(text + ".")
+    chosen = label("decisions/kb" if "decisions/kb" in ours else ours[-1]) if ours else ""
+    for rival in PRODUCTION.values():
+        if rival not in table or chosen not in table:
+            continue
+        beside = (table[chosen] / table[rival]).dropna()
+        worse = beside[beside > 1].sort_values(ascending=False)
+        text = f"{chosen} against **{rival}**: faster on {int((beside < 1).sum())} of {len(beside)}"
+        if len(worse):
+            text += "; **slower** on " + in_words([f"`{subject}` ({times:.2f} times as long)" for subject, times in worse.items()])
+        said.append(text + ".")
     return said
