@@ -311,7 +311,7 @@ def winner(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> s
 
 
 def verdict(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> str:
-    """Who wins at the fraction nearest `at`, as sentences in Markdown."""
+    """Who wins at the fraction nearest `at`, as sentences in Markdown; and who leads over all shares, where several were measured."""
     here = _at(frame, at)
     if here.empty:
         return "No sampler has been measured yet."
@@ -341,6 +341,12 @@ def verdict(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> 
             text += (
                 f" {name} is {sure} than random task by task ({gain:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}, one-sided p = {p:.3f})."
             )
+    table = shares_table(frame[~frame["sampler"].str.match(r"rdu-[rdu]$")], metric)
+    if len(table) > 1 and (column := str(table.columns[-1])).startswith("mean"):
+        means = table[column]
+        first = str(means.index[0])
+        rest = [n for n in dict.fromkeys(["rdu", "random", *means.index[1:2]]) if n in means.index and n != first]
+        text += f" As the {column}, {first} leads with {means[first]:.3f}; {in_words([f'{n} {means[n]:.3f}' for n in rest])}."
     return text
 
 

@@ -118,6 +118,11 @@ def test_the_verdict_names_the_winner_whoever_it_is():
     rows[2] |= {"top1_mean": 0.905}
     tied = views.verdict(views.curve_rows({"rows": rows}))
     assert "**kmeans is ahead**" in tied and "does not tell rdu from it" in tied
+    assert " As the mean" not in tied  # one share alone was measured of all
+    more = [bench_row("random", 0.2, 0.7), bench_row("rdu", 0.2, 0.8)]
+    assert "As the mean of 10 and 20 %, kmeans leads with 0.948; rdu 0.850 and random 0.750." in views.verdict(
+        views.curve_rows({"rows": rows + more})
+    )
     assert views.winner(views.curve_rows({})) is None and "No sampler" in views.verdict(views.curve_rows({}))
 
 
