@@ -46,6 +46,18 @@ def choose(page: Page, picker: str, option: str) -> None:
     wanted.click()
 
 
+def still(page: Page, selector: str) -> dict[str, float]:
+    """Where an element is, once the page no longer moves under it."""
+    before = None
+    for _ in range(30):
+        box = page.locator(selector).first.bounding_box()
+        if box is not None and box == before:
+            return box
+        before = box
+        page.wait_for_timeout(500)
+    raise AssertionError(f"{selector} does not come to rest")
+
+
 def ranges(page: Page) -> list[float]:
     return page.evaluate("document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range.map(v => Math.round(v * 1e3) / 1e3)")
 
@@ -74,7 +86,7 @@ def test_select_read_open_and_find_it_again(served, page):
     assert "sel=b" in page.url
 
     # Tick the first row: the table's cells are drawn on a canvas.
-    table = page.locator("[data-testid=stDataFrame]").first.bounding_box()
+    table = still(page, "[data-testid=stDataFrame]")
     page.mouse.click(table["x"] + 22, table["y"] + 52)
     expect(page.get_by_text("What its schedule does")).to_be_visible()
     expect(page.get_by_text("Latency on every platform")).to_be_visible()
