@@ -315,6 +315,6 @@ def goals(rows: Sequence[dict[str, Any]], at: float = 0.1) -> list[dict[str, Any
         for name in ("random", "rdu"):
             lost = {r["fraction"]: r["pairwise_lost"] for r in rows if r["sampler"] == name and r["pairwise_lost"] is not None}
             enough = [fraction for fraction, pairwise in lost.items() if pairwise <= PRUNED_LOSS]
-            pruned = 1 - min(enough) if enough else None
+            pruned = 1 - min(enough, default=1.0) if lost else None  # nothing of what was measured: 0
             found.append(goal(f"share that {name} can prune within {PRUNED_LOSS} of the pairwise accuracy (theirs: 0.45)", 0.45, pruned))
     return found

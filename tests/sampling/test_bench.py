@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tcl.bench.sampling import compare, run, summarise
+from tcl.bench.sampling import compare, goals, run, summarise
 from tcl.programs.dataset import Dataset
 from tcl.programs.types import Measurement, Platform, Program, Task
 from tcl.programs.writer import Writer
@@ -86,3 +86,14 @@ def test_a_share_of_which_nothing_can_be_learned_is_counted_not_fatal(dataset, t
     (left_out,) = result["skipped"]
     assert (left_out["platform"], left_out["fraction"], left_out["cells"]) == ("a", 0.01, 1)
     assert "two programs" in left_out["why"]
+
+
+def test_how_much_can_be_pruned():
+    def row(sampler, fraction, lost):
+        return {"sampler": sampler, "fraction": fraction, "pairwise_lost": lost, "top1_mean": 0.5, "share_of_all": 0.9, "top1_p": 0.5}
+
+    rows = [row("rdu", 0.1, 0.02), row("rdu", 0.2, 0.004), row("rdu", 0.5, 0.001), row("random", 0.1, 0.03), row("random", 0.5, 0.01)]
+    pruned = {g["name"].split()[2]: g["value"] for g in goals([*rows, row("all", 1.0, 0.0)]) if "prune" in g["name"]}
+    assert pruned == {"rdu": 0.8, "random": 0.0}  # none of what was measured of random is good enough
+    unknown = [r | {"pairwise_lost": None} for r in rows]
+    assert {g["value"] for g in goals([*unknown, row("all", 1.0, 0.0)]) if "prune" in g["name"]} == {None}
