@@ -345,7 +345,7 @@ def verdict(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> 
     if len(table) > 1 and (column := str(table.columns[-1])).startswith("mean"):
         means = table[column]
         first = str(means.index[0])
-        rest = [n for n in dict.fromkeys(["rdu", "random", *means.index[1:2]]) if n in means.index and n != first]
+        rest = [n for n in means.index if n in ("rdu", "random", *means.index[1:2]) and n != first]
         text += f" As the {column}, {first} leads with {means[first]:.3f}; {in_words([f'{n} {means[n]:.3f}' for n in rest])}."
     return text
 
