@@ -126,6 +126,9 @@ def _zip(raw: BinaryIO, shown: str, folder: str) -> Iterator[LogFile]:
     with zipfile.ZipFile(raw) as archive:
         for info in archive.infolist():
             name = info.filename
+            if not name:  # a damaged list: zipfile itself stumbles over such an entry
+                yield LogFile(shown, folder, None, "an entry without a name")
+                continue
             if info.is_dir() or _noise(name):
                 continue
             label, place = f"{shown}!{name}", str(PurePosixPath(folder, PurePosixPath(name).parent))

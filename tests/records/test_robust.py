@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tcl.programs.dataset import Dataset
@@ -106,6 +106,7 @@ def test_no_file_stops_an_import(tmp_path_factory, raw, head):
     changes=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=8),
     pack=st.sampled_from(["zip", "gz", "tar"]),
 )
+@example(changes=[(8656, 0)], pack="zip")  # an entry whose name is empty
 def test_damaged_archives(tmp_path_factory, changes, pack):
     import gzip
     import io
