@@ -6,10 +6,7 @@ import streamlit as st
 
 from app.bench_results import bench_results, choose_result, reproduce_bench, show_goals
 from app.chart import chart
-from app.shared import reproduce
 from tcl.views import tuning_bench as views
-
-COMMAND = ("bench", "tuning", "--set", "trials=500", "--set", "cells=workspace/bench/tuning", "--out", "workspace/bench/tuning.json")
 
 
 def benchmark_section() -> None:
@@ -22,7 +19,7 @@ def benchmark_section() -> None:
                 "same trials, and times PyTorch and ONNX Runtime beside them. Nobody has run it here yet; this command does (many "
                 "hours, nothing else running; it can be stopped and run again), and this section then shows its result:"
             )
-            reproduce(*COMMAND)
+            reproduce_bench({"bench": "tuning", "asked": {"trials": 500, "cells": "workspace/bench/tuning"}})
         return
     result = choose_result(results, "tuning-result")
     rows = result["rows"]

@@ -20,7 +20,7 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -194,20 +194,20 @@ def goals(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             value = statistics.median(times)
             found.append(goal(f"{method}: times faster to {BASELINE}'s latency, median", FASTER_GOAL, value))
             found.append(goal(f"{method}: the same, floor", FASTER_FLOOR, value))
-        if ratios := _ratios(rows, method, BASELINE):
-            found.append(goal(f"{method}: latency / {BASELINE} at equal trials, median", 1.0, statistics.median(ratios), at_most=True))
-            found.append(goal(f"{method}: the same, worst", NEVER_WORSE, max(ratios), at_most=True))
+        if beside := ratios(rows, method, BASELINE).values():
+            found.append(goal(f"{method}: latency / {BASELINE} at equal trials, median", 1.0, statistics.median(beside), at_most=True))
+            found.append(goal(f"{method}: the same, worst", NEVER_WORSE, max(beside), at_most=True))
         for other in dict.fromkeys(r["method"] for r in rows):
-            if other != method and _is_mlp(other) and (ratios := _ratios(rows, other, method)):
-                found.append(goal(f"{other}: latency / {method} at equal trials, median", LATENCY_GOAL, statistics.median(ratios)))
+            if other != method and _is_mlp(other) and (beside := ratios(rows, other, method).values()):
+                found.append(goal(f"{other}: latency / {method} at equal trials, median", LATENCY_GOAL, statistics.median(beside)))
     return found
 
 
-def _ratios(rows: Sequence[dict[str, Any]], method: str, other: str) -> list[float]:
-    """Best latency of `method` over that of `other`, for each subject and seed that both have."""
+def ratios(rows: Sequence[Mapping[str, Any]], method: str, other: str) -> dict[tuple[str, int], float]:
+    """Best latency of `method` over that of `other`, for each (subject, seed) that both have."""
     beside = {(r["subject"], r["seed"]): r["best_ms"] for r in rows if r["method"] == other and r["best_ms"]}
     mine = [r for r in rows if r["method"] == method and r["best_ms"]]
-    return [r["best_ms"] / beside[r["subject"], r["seed"]] for r in mine if (r["subject"], r["seed"]) in beside]
+    return {key: r["best_ms"] / beside[key] for r in mine if (key := (r["subject"], r["seed"])) in beside}
 
 
 def _is_mlp(method: str) -> bool:

@@ -234,8 +234,13 @@ def curve_rows(result: Mapping[str, Any], ablations: bool = False) -> pd.DataFra
     """The rows of a `tcl bench sampling` result, without RDU's ablations unless they are wanted."""
     frame = pd.DataFrame(list(result.get("rows", [])))
     if not ablations and len(frame):
-        frame = frame[~frame["sampler"].str.match(r"rdu-[rdu]$")]
+        frame = _rivals(frame)
     return frame
+
+
+def _rivals(frame: pd.DataFrame) -> pd.DataFrame:
+    """Without RDU's ablations, which are no samplers of their own."""
+    return frame[~frame["sampler"].str.match(r"rdu-[rdu]$")]
 
 
 def curves_figure(frame: pd.DataFrame, metric: str) -> go.Figure:
@@ -341,12 +346,12 @@ def verdict(frame: pd.DataFrame, metric: str = "top1_mean", at: float = 0.1) -> 
             text += (
                 f" {name} is {sure} than random task by task ({gain:+.4f}, 95 % interval {low:+.4f} to {high:+.4f}, one-sided p = {p:.3f})."
             )
-    table = shares_table(frame[~frame["sampler"].str.match(r"rdu-[rdu]$")], metric)
-    if len(table) > 1 and (column := str(table.columns[-1])).startswith("mean"):
-        means = table[column]
+    table = shares_table(_rivals(frame), metric)
+    if len(table) > 1 and (mean := str(table.columns[-1])).startswith("mean"):
+        means = table[mean]
         first = str(means.index[0])
         rest = [n for n in means.index if n in ("rdu", "random", *means.index[1:2]) and n != first]
-        text += f" As the {column}, {first} leads with {means[first]:.3f}; {in_words([f'{n} {means[n]:.3f}' for n in rest])}."
+        text += f" As the {mean}, {first} leads with {means[first]:.3f}; {in_words([f'{n} {means[n]:.3f}' for n in rest])}."
     return text
 
 
@@ -358,4 +363,4 @@ def _at(frame: pd.DataFrame, fraction: float) -> pd.DataFrame:
         return rows
     fractions: Sequence[float] = rows["fraction"].unique()
     nearest = min(fractions, key=lambda f: abs(np.log(f / fraction)))
-    return rows[(rows["fraction"] == nearest) & ~rows["sampler"].str.match(r"rdu-[rdu]$")]
+    return _rivals(rows[rows["fraction"] == nearest])

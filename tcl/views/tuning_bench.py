@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from tcl.bench import tuning
+from tcl.bench.tuning import BASELINE
 from tcl.views import palette
 from tcl.views.benchmarks import in_words
 from tcl.views.explore import plain
@@ -16,7 +18,6 @@ from tcl.views.explore import plain
 PRODUCTION = {"pytorch_ms": "PyTorch", "torch_compile_ms": "torch.compile", "onnxruntime_ms": "ONNX Runtime"}
 METHODS = {"random/random": "random", "tvm/xgb": "TVM, xgb", "decisions/xgb": "ours, xgb", "decisions/mlp": "ours, mlp",
            "decisions/kb": "ours, kb"}  # fmt: skip
-BASELINE = "tvm/xgb"
 
 
 def label(method: str) -> str:
@@ -40,12 +41,9 @@ def latencies(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def ratios(rows: Sequence[Mapping[str, Any]], method: str, to: str = BASELINE) -> pd.Series:
-    """Latency of `method` over that of `to` at equal trials, for each subject (median over the seeds that both have)."""
-    frame = pd.DataFrame(list(rows))
-    wide = frame.astype({"best_ms": float}).pivot_table(index=["subject", "seed"], columns="method", values="best_ms", aggfunc="first")
-    if method not in wide or to not in wide:
-        return pd.Series(dtype=float)
-    return (wide[method] / wide[to]).dropna().groupby(level="subject", sort=False).median()
+    """`tcl.bench.tuning.ratios` of each subject: the median over the seeds that both have."""
+    found = tuning.ratios(rows, method, to)
+    return pd.Series(found).groupby(level=0, sort=False).median() if found else pd.Series(dtype=float)
 
 
 def times_sooner(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -64,15 +62,14 @@ def curves_figure(rows: Sequence[Mapping[str, Any]], subject: str) -> go.Figure:
     """Best latency against seconds of search: a colour a method, a line a seed; what production takes as dashed lines."""
     figure = go.Figure()
     mine = [r for r in rows if r["subject"] == subject and r.get("curve")]
-    methods = list(dict.fromkeys(r["method"] for r in mine))
+    colors = palette.colors_of(dict.fromkeys(r["method"] for r in mine))
     for row in mine:
         seconds, best = np.array(row["curve"], dtype=float).T
         end = max(float(row.get("search_s") or 0.0), seconds[-1])
-        place = methods.index(row["method"])
         figure.add_scatter(
             x=[*seconds, end], y=[*best * 1e3, best[-1] * 1e3], mode="lines", name=label(row["method"]), legendgroup=row["method"],
             showlegend=row is next(r for r in mine if r["method"] == row["method"]),
-            line={"shape": "hv", "width": 1.8, "color": palette.CATEGORIES[place % len(palette.CATEGORIES)]},
+            line={"shape": "hv", "width": 1.8, "color": colors[row["method"]]},
             hovertemplate=f"seed {row['seed']}, %{{x:.3g}} s: %{{y:.4g}} ms<extra>{label(row['method'])}</extra>",
         )  # fmt: skip
     ends = [x for line in figure.data for x in (min(line.x), max(line.x))]
@@ -98,10 +95,10 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             continue
         text = (
             f"**{name}** against {label(BASELINE)} at equal trials: faster on {int((ratio < 0.97).sum())}, slower on "
-            f"{int((ratio > 1.03).sum())} of {len(ratio)} (by more than 3 %), latency {ratio.median():.2f} times as long in the median"
+            f"{int((ratio > 1.03).sum())} of {len(ratio)} (by more than 3 %), latency {ratio.median():.2f} times as long in the median one"
         )
         if name in sooner:
-            text += f"; at TVM's last latency {sooner[name].median():.1f} times sooner in the median"
+            text += f"; at TVM's last latency {sooner[name].median():.1f} times sooner in the median one"
         said.append(text + ".")
     chosen = label("decisions/kb" if "decisions/kb" in ours else ours[-1]) if ours else ""
     for rival in PRODUCTION.values():
