@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tcl.bench.priors import without
-from tcl.bench.tuning import BASELINE, Curve, goals, run
+from tcl.bench.tuning import BASELINE, Curve, goals, in_turns, run, schedule_of
 from tcl.programs.dataset import Dataset
 from tcl.progress import Progress
+from tcl.tuning.tune import tune
 from tcl.workspace import BUILT_IN
 
 
@@ -28,6 +29,15 @@ def test_a_small_run(tmp_path, monkeypatch):
         assert row["pytorch_ms"] == result["rows"][0]["pytorch_ms"] > 0  # timed once
         assert row["curve"][-1][1] * 1e3 == pytest.approx(min(b for _, b in row["curve"]) * 1e3)
     assert result["rows"][1]["scored"] > 1000
+
+
+@pytest.mark.tvm
+def test_the_last_measurement_is_of_each_methods_program(tmp_path):
+    result = tune("matmul:32,32,32", trials=6, out=tmp_path / "out", model="random", export=False, rivals=())
+    best = schedule_of(tmp_path / "out", result["best_program"])
+    again = in_turns("matmul:32,32,32", {"a": best, "b": "not a trace", "c": best})
+    assert again.keys() == {"a", "c"} and again["a"] == again["c"] > 0  # one program is measured once; what cannot run has no latency
+    assert in_turns("resnet18", {}) == {}
 
 
 def test_a_curve_says_when_a_latency_was_reached():
