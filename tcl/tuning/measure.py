@@ -17,6 +17,7 @@ Here worker processes stay warm, compile in memory (LLVM's JIT) and run what the
 from __future__ import annotations
 
 import json
+import math
 import selectors
 import statistics
 import time
@@ -38,6 +39,8 @@ STEADY = 1.08
 """The machine counts as busy when the reference program takes this many times its usual latency."""
 RETRIES = 2
 """How often a batch is timed again because the machine was busy."""
+LEAST_BUILD_S = 0.5
+"""`build_patience` never gives a build up before so many seconds."""
 
 
 @dataclass
@@ -65,6 +68,9 @@ class Measurer:
         cutoff: a candidate this many times slower than the task's best so far gets one repeat only.
         budget_s: no further repeat starts when a candidate has run this long.
         build_timeout_s, run_timeout_s: a candidate that takes longer is killed.
+        build_patience: so is one whose build takes this many times the median of its task, and more than half a second. What LLVM
+            compiles for so long has unrolled too much to be fast, and a tuner has better things to do. As long as no build of a
+            task has ended, the reference program's counts, doubled with every two builds that were given up.
         check_timeout_s: for a check of its output, the unscheduled task's run included.
         memory_bytes: address space a worker may take beyond what TVM itself maps.
     """
@@ -79,6 +85,7 @@ class Measurer:
         cutoff: float = 10.0,
         budget_s: float = 0.15,
         build_timeout_s: float = 5.0,
+        build_patience: float = math.inf,
         run_timeout_s: float = 5.0,
         check_timeout_s: float = 60.0,
         memory_bytes: int | None = None,
@@ -87,6 +94,7 @@ class Measurer:
         self.threads = threads or machine.cores
         self.repeats, self.repeat_s, self.cutoff, self.budget_s = repeats, repeat_s, cutoff, budget_s
         self.build_timeout_s, self.run_timeout_s, self.check_timeout_s = build_timeout_s, run_timeout_s, check_timeout_s
+        self.build_patience = build_patience
         count = workers or machine.cores
         self.memory_bytes = memory_bytes or max(2 << 30, machine.memory_bytes // (2 * count))
         self.stats = MeasureStats()
@@ -96,7 +104,10 @@ class Measurer:
         """Every latency of the reference program, in the order of measuring."""
         self._workers = [WorkerProcess(self.threads, self.memory_bytes) for _ in range(count)]
         self._reference_task: tuple[str, str] | None = None
+        self._reference_build_s = 0.1  # until it is built
         self._suspects: set[int] = set()
+        self._build_s: dict[tuple[str, int], list[float]] = {}  # (platform, task) -> seconds of its builds
+        self._given_up: Counter[tuple[str, int]] = Counter()  # builds that took too long
 
     def __enter__(self) -> Measurer:
         return self
@@ -186,21 +197,30 @@ class Measurer:
     def _build(self, platform: Platform, task: Task, programs: list[Program], found: dict[int, dict[str, Any]]) -> None:
         begin = time.monotonic()
         queue = deque(programs)
+        place = (platform.name, task.id)
+        seconds = self._build_s.setdefault(place, [])
         while queue or any(w.current for w in self._workers):
             for worker in list(self._workers):
+                starting = not worker.ready and not worker.answered(0.0)
+                if starting and any(w.current for w in self._workers):
+                    continue  # the others need not wait for it
                 if worker.current is None and queue:
                     self._prepare(worker, task)
                     worker.current = queue.popleft()
-                    worker.deadline = time.monotonic() + self.build_timeout_s
+                    worker.deadline = time.monotonic() + self._build_limit(place)
                     worker.request(
                         do="build", task=format_id(task.id), target=platform.target,
                         key=format_id(worker.current.id), schedule=worker.current.schedule,
                     )  # fmt: skip
             for worker in self._first_to_answer():
+                if worker.current is None:
+                    worker.wait_ready()
+                    continue
                 program, worker.current = worker.current, None
                 try:
                     answer = worker.answer(worker.deadline, "build_error")
                 except Died as death:
+                    self._given_up[place] += death.kind == "build_timeout"
                     if self._is_convicted(program, death):
                         found[program.id] = {"failed": death.kind, "detail": str(death)}
                     else:
@@ -212,13 +232,21 @@ class Measurer:
                     found[program.id] = answer
                 else:
                     worker.built.append(program)
+                    seconds.append(answer["seconds"])
         self.stats.build_s += time.monotonic() - begin
 
+    def _build_limit(self, place: tuple[str, int]) -> float:
+        if math.isinf(self.build_patience):
+            return self.build_timeout_s
+        known = self._build_s[place] or [self._reference_build_s * 2 ** (self._given_up[place] // 2)]
+        usual = statistics.median(known)
+        return min(self.build_timeout_s, max(LEAST_BUILD_S, self.build_patience * usual))
+
     def _first_to_answer(self) -> list[WorkerProcess]:
-        """The busy workers that have answered, or are over their time limit."""
+        """The workers that have answered (or started), or are over their time limit."""
         busy = [w for w in self._workers if w.current is not None]
         with selectors.DefaultSelector() as selector:
-            for worker in busy:
+            for worker in busy + [w for w in self._workers if not w.ready]:
                 selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
             patience = min((w.deadline for w in busy), default=0.0) - time.monotonic()
             ready = [key.data for key, _ in selector.select(max(0.0, patience))]
@@ -287,7 +315,8 @@ class Measurer:
             self._reference_task = (operator_task("matmul:256,256,256").workload, json.dumps({"kind": "llvm", "num-cores": self.threads}))
         workload, target = self._reference_task
         worker.know(REFERENCE, workload)
-        worker.call(60.0, "build_error", do="build", task=REFERENCE, target=target, key=REFERENCE, schedule=REFERENCE)
+        answer = worker.call(60.0, "build_error", do="build", task=REFERENCE, target=target, key=REFERENCE, schedule=REFERENCE)
+        self._reference_build_s = answer["seconds"]
 
     # -- workers -------------------------------------------------------------------------------------------------------
 

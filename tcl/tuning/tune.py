@@ -44,13 +44,18 @@ from tcl.workspace import workspace
 
 PHASES = ("tasks", "baselines", "search", "final", "network", "export")
 BATCH = 16
-"""Programs a batch of a single operator. A network's batches are smaller: see `_batch_size`."""
+"""Programs a batch of a single operator. A network's batches are smaller: see `_full_batch`."""
+FIRST_BATCH = {"decisions": 4}
+"""Strategy -> programs of a task's first batch; until it has its full size, a batch is as large as what was measured before. The first
+programs correct the model most, and a search that takes a fraction of a second can afford small batches."""
 LARGEST = {"tvm": 64}
 """Strategy -> programs a batch, where the budget is eight such batches or more. 64 is TVM's own: its search lowers thousands of
 candidates a batch, and smaller ones would make it slower than TVM is."""
 FIRST = ("pytorch",)
 """Timed before the search, so that its charts have them; others after it: compiling with `torch.compile` alone takes a while, and
 a person waits for the first result."""
+BUILD_PATIENCE = 8.0
+"""A candidate whose build takes this many times the median of its task is given up; see `Measurer`."""
 FINALISTS = 5
 """Fastest programs measured once more at the end: the fastest of many noisy latencies is partly luck."""
 
@@ -171,7 +176,7 @@ def _measurer(platform: Platform, tracker: Tracker | None, cc: str) -> Measurer 
     if tracker is not None:
         return RemoteMeasurer(tracker, cc=cc)
     if platform.kind == "cpu":
-        return Measurer()
+        return Measurer(build_patience=BUILD_PATIENCE)
     # CUDA maps far more address space than it uses, and its compiler takes seconds
     return Measurer(memory_bytes=1 << 46, build_timeout_s=COMPILE_TIMEOUT_S)
 
@@ -202,7 +207,7 @@ def search(run: Run) -> None:
         account = next_task(accounts)
         if account is None:
             return
-        proposals = _propose(run, account.task, min(_batch_size(run), run.trials - done))
+        proposals = _propose(run, account.task, min(_batch_size(run, account.task), run.trials - done))
         if not proposals:
             account.exhausted = True
             continue
@@ -225,7 +230,7 @@ def _propose(run: Run, task: Task, n: int) -> list[strategies.Proposal]:
     with busy():
         if task.id not in run.searches:
             made = strategies.make(
-                run.strategy, task, run.target, run.model, platform=run.platform, seed=run.seed, shared=run.shared, batch=_batch_size(run)
+                run.strategy, task, run.target, run.model, platform=run.platform, seed=run.seed, shared=run.shared, batch=_full_batch(run)
             )
             run.searches[task.id] = made
             past = [t for t in run.journal.trials[task.id].values() if t.costs or t.error]
@@ -242,7 +247,12 @@ def _measure(run: Run, task: Task, proposals: list[strategies.Proposal]) -> list
     return [replace(m, source=sources.RANDOM) if p.random else m for p, m in zip(proposals, measured, strict=True)]
 
 
-def _batch_size(run: Run) -> int:
+def _batch_size(run: Run, task: Task) -> int:
+    full = _full_batch(run)
+    return min(full, max(FIRST_BATCH.get(run.strategy, full), run.journal.count(task)))
+
+
+def _full_batch(run: Run) -> int:
     """Each task of a network should be served at least twice, and no batch be so small that building in parallel is lost."""
     if len(run.subject.tasks) == 1:
         return max(BATCH, min(LARGEST.get(run.strategy, BATCH), run.trials // 8))

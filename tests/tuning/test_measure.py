@@ -81,6 +81,29 @@ def test_a_dying_worker_costs_only_its_candidate(monkeypatch, tmp_path, task, pr
         assert measurer.stats.restarts >= 2  # the second death convicts (a loaded machine may stall another candidate once)
 
 
+def test_a_build_much_longer_than_others_is_given_up(monkeypatch, tmp_path, task, programs):
+    """Well before the time limit, and what its worker had built is built again."""
+    from tcl.programs.types import format_id
+
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'tcl.tuning.worker' in ' '.join(sys.orig_argv):\n"
+        "    import tcl.tuning.worker as w\n"
+        "    class Slow(w.Worker):\n"
+        "        def build(self, **k):\n"
+        f"            while k['key'] == {format_id(programs[5].id)!r}: pass\n"
+        "            return super().build(**k)\n"
+        "    w.Worker = Slow\n"
+        "    w.main()\n"
+        "    sys.exit()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Measurer(workers=1, build_timeout_s=60.0, build_patience=4.0) as measurer:
+        rows = measurer.measure(platform_for("native"), task, programs)
+        assert [r.error for r in rows] == ["", "", "", "", "", "build_timeout"]
+        assert 0.5 <= float(rows[5].detail.split()[2]) < 30.0
+
+
 @pytest.mark.parametrize(("code", "error"), [("os.kill(os.getpid(), 11)", float("inf")), ("time.sleep(60)", float("nan"))])
 def test_a_check_that_cannot_be_made_condemns_nobody(monkeypatch, tmp_path, task, programs, code, error):
     """A program that crashes is not right; of one whose check never ends (a stalled machine) nothing is known."""

@@ -79,8 +79,8 @@ class Search(ABC):
             with self.timed("search"):
                 batch = self._guided(guided)[:guided]
         self.known |= {p.program.id: np.nan for p in batch}
-        with self.timed("random"):
-            batch += [Proposal(p) for p in self.draw(n - len(batch))]
+        with self.timed("random"):  # first: built first, they tell how long a build of this task usually takes
+            batch = [Proposal(p) for p in self.draw(n - len(batch))] + batch
         self.known |= {p.program.id: np.nan for p in batch}
         if guided:
             self._proposed += len(batch)

@@ -8,6 +8,7 @@ share their instructions, and a cost model that reads primitives needs only the 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +29,16 @@ ELITE = 64
 PARENTS = 512
 VERIFIED = 256
 """Best drafts that are scored by the verified score."""
+HEARING = 8
+"""Chosen programs of every design space that are measured before scores alone decide between spaces: what a prior thinks of a whole
+space may be wrong, and nothing else would ever tell."""
+CORRECTED = 32
+"""Measured programs from which a batch may hold many of a kind, and every other one is chosen as if there were no prior: what a
+prior believes strongly and wrongly is otherwise never tried."""
+CROWD = 16
+"""Programs of a niche in a population: otherwise the many equal ones around the best fill it."""
+RECENT = 48
+"""Chosen programs from which is told how far scores are off."""
 NEWCOMERS = 0.1
 """Share of random programs in every generation."""
 LESSON = 3000
@@ -45,6 +56,11 @@ class DecisionSearch(Search):
 
         self.spaces: dict[str, Space] = {}
         self._genes: list[tuple[float, str, np.ndarray]] = []  # measured: latency, head of the space, gene
+        self._batches = 0
+        self._measured: Counter[int] = Counter()  # niche -> measured programs
+        self._expected: dict[int, float] = {}  # program -> score
+        self._trusted: list[tuple[float, float]] = []  # of the chosen programs that were the first of their niche: score, latency
+        self._heard: Counter[str] = Counter()  # head of the space -> chosen programs
         with self.timed("space"):
             self.scorer = Scorer(self.task, self.platform, self.model, seed=self.seed, shared=self.shared)
             self._applier = Applier(module(self.task), tvm.target.Target(self.target))
@@ -64,6 +80,8 @@ class DecisionSearch(Search):
 
     def _guided(self, n: int) -> list[Proposal]:
         heads = list(self.spaces)
+        self._batches += 1
+        self.scorer.doubting = self.scorer.prior is not None and len(self._genes) >= CORRECTED and self._batches % 2 == 0
         if self.scorer.needs_student:
             self._teach()
         population = {h: g for h in heads if len(g := self._start(h, POPULATION // len(heads)))}
@@ -72,7 +90,7 @@ class DecisionSearch(Search):
             for head, genes in population.items():
                 space = self.spaces[head]
                 scores = self._draft(space, genes) - 10.0 * space.doubt(genes)
-                archive[head] = _merge(archive.get(head), space.keys(genes), scores, genes)
+                archive[head] = _merge(space, archive.get(head), scores, genes)
             if generation < GENERATIONS - 1:
                 population = self._next(archive)
         return self._pick(n, archive)
@@ -100,8 +118,10 @@ class DecisionSearch(Search):
         for i, head in enumerate(heads):
             space, genes = self.spaces[head], archive[head][2]
             mothers = genes[parents[place[parents] == i] - offsets[i]]
-            if not len(mothers):
+            if not len(mothers) and self._heard[head] >= HEARING:
                 continue
+            if self._heard[head] < HEARING:  # the archive is sorted
+                mothers = np.concatenate([mothers, genes[self.rng.integers(0, min(len(genes), ELITE), POPULATION // (4 * len(heads)))]])
             fathers = mothers[self.rng.permutation(len(mothers))]
             crossed = np.where((self.rng.random(len(mothers)) < 0.5)[:, None], space.cross(mothers, fathers, self.rng), mothers)
             fresh = space.draw(max(1, round(NEWCOMERS * len(mothers))), self.rng)
@@ -110,42 +130,78 @@ class DecisionSearch(Search):
 
     def _pick(self, n: int, archive: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> list[Proposal]:
         """The best drafts, verified, validated by TVM, not known yet, and not all mutants of one."""
-        from tcl.tuning.design_space import InvalidSchedule, schedule_text
-
         drafts = [(float(s), h, g) for h, (_, scores, genes) in archive.items() for s, g in zip(scores, genes, strict=True)]
         drafts.sort(key=lambda d: -d[0])
+        each = max(1, n // (2 * len(archive)))
+        reserved = Counter({head: min(each, HEARING - self._heard[head]) for head in archive if self._heard[head] < HEARING})
         best = drafts[: max(VERIFIED, 4 * n)]
+        best += [d for head, share in reserved.items() for d in _first(drafts, head, 4 * share) if not any(d is b for b in best)]
         verified = self._verify({head: np.stack(genes) for head in archive if (genes := [g for _, h, g in best if h == head])})
-        ranked = sorted(verified, key=lambda d: -d[0])
+        ranked = self._curious(verified)
         batch: list[Proposal] = []
         taken: list[tuple[str, np.ndarray]] = []
+        niches: Counter[Any] = Counter()
+        # a prior that is wrong is wrong about all programs of a kind: before it was corrected, half of the choices must differ
         for score, head, gene in ranked:
             if len(batch) == n:
                 break
+            near = 1 if len(self.known) >= CORRECTED else len(gene) // 2
+            others = reserved.total() - reserved[head]
+            if len(batch) + others >= n:  # what is left is reserved for other spaces
+                continue
             space = self.spaces[head]
-            if sum(h == head and int((g != gene).sum()) <= 1 for h, g in taken) >= 2:
+            niche = int(space.niches(gene[None])[0])
+            if niches[niche] >= 2 or sum(h == head and int((g != gene).sum()) <= near for h, g in taken) >= 2:
                 continue
-            program = Program(self.task.id, space.text(gene))
-            if program.id in self.known:
+            program = self._validated(head, gene, batch)
+            if program is None:
                 continue
-            try:
-                with self.timed("validate"):
-                    schedule = self._applier.schedule(program.schedule)
-            except InvalidSchedule:
-                space.note(gene, valid=False)
-                self.known[program.id] = np.nan
-                continue
-            # TVM moves a location that does not exist to one that does
-            actual = Program(self.task.id, schedule_text(schedule.trace))
-            space.note(gene, valid=actual.id == program.id)
-            if actual.id != program.id:
-                self.known[program.id] = np.nan
-                if actual.id in self.known or any(p.program.id == actual.id for p in batch):
-                    continue
-                program = actual
             taken.append((head, gene))
+            niches[niche] += 1
+            reserved[head] = max(0, reserved[head] - 1)
             batch.append(Proposal(program, score))
+        for score, head, gene in ranked:  # a small space has few niches
+            if len(batch) == n:
+                break
+            if (program := self._validated(head, gene, batch)) is not None:
+                taken.append((head, gene))
+                batch.append(Proposal(program, score))
+        self._heard.update(head for head, _ in taken)
+        self._expected |= {p.program.id: float(p.score) for p in batch if p.score is not None}
         return batch
+
+    def _curious(self, verified: list[tuple[float, str, np.ndarray]]) -> list[tuple[float, str, np.ndarray]]:
+        """Verified programs in the order in which they are worth measuring: by their score and by how far it may be off, which is less
+        for a niche of which much was measured (an upper confidence bound)."""
+        recent = self._trusted[-RECENT:]
+        doubt = float(np.std([score + np.log(latency) for score, latency in recent])) if len(recent) >= 8 else 0.0
+        seen = np.array([self._measured[int(self.spaces[h].niches(g[None])[0])] for _, h, g in verified])
+        bound = np.array([s for s, _, _ in verified]) + doubt / np.sqrt(1.0 + seen)
+        return [verified[i] for i in np.argsort(-bound, kind="stable")]
+
+    def _validated(self, head: str, gene: np.ndarray, batch: Sequence[Proposal]) -> Program | None:
+        """The program of a gene, as TVM accepts it; None where it is refused, known or in the batch already."""
+        from tcl.tuning.design_space import InvalidSchedule, schedule_text
+
+        space = self.spaces[head]
+        program = Program(self.task.id, space.text(gene))
+        if program.id in self.known or any(p.program.id == program.id for p in batch):
+            return None
+        try:
+            with self.timed("validate"):
+                schedule = self._applier.schedule(program.schedule)
+        except InvalidSchedule:
+            space.note(gene, valid=False)
+            self.known[program.id] = np.nan
+            return None
+        # TVM moves a location that does not exist to one that does
+        actual = Program(self.task.id, schedule_text(schedule.trace))
+        space.note(gene, valid=actual.id == program.id)
+        if actual.id != program.id:
+            self.known[program.id] = np.nan
+            if actual.id in self.known or any(p.program.id == actual.id for p in batch):
+                return None
+        return actual
 
     def _learn(self, programs: Sequence[Program], latencies: np.ndarray) -> None:
         self.scorer.observe(self.scorer.tokens([p.schedule for p in programs]), latencies)
@@ -154,8 +210,14 @@ class DecisionSearch(Search):
             if head not in self.spaces:  # a design space so rare that the pilot missed it
                 self.spaces[head] = Space(json.loads(head), [decisions], self.rng)
             gene = self.spaces[head].gene(decisions)
-            if gene is not None and np.isfinite(latency):
+            if gene is None:
+                continue
+            niche = int(self.spaces[head].niches(gene[None])[0])
+            if np.isfinite(latency):
                 self._genes.append((float(latency), head, gene))
+                if program.id in self._expected and not self._measured[niche]:
+                    self._trusted.append((self._expected[program.id], float(latency)))
+            self._measured[niche] += 1
 
     def _teach(self) -> None:
         each = max(1, LESSON // len(self.spaces))
@@ -188,6 +250,11 @@ class DecisionSearch(Search):
         return _together(tokens), np.concatenate([self.spaces[head].flat(rows) for head, rows in genes.items()])
 
 
+def _first(drafts: list[tuple[float, str, np.ndarray]], head: str, n: int) -> list[tuple[float, str, np.ndarray]]:
+    """The first n drafts of one space."""
+    return [d for d in drafts if d[1] == head][:n]
+
+
 def split(schedule: str) -> tuple[str, list[list[Any]]]:
     """A program's `schedule` as the text of its instructions and its decisions."""
     if schedule.endswith(",[]]"):
@@ -197,14 +264,26 @@ def split(schedule: str) -> tuple[str, list[list[Any]]]:
 
 
 def _merge(
-    best: tuple[np.ndarray, np.ndarray, np.ndarray] | None, keys: np.ndarray, scores: np.ndarray, genes: np.ndarray
+    space: Space, best: tuple[np.ndarray, np.ndarray, np.ndarray] | None, scores: np.ndarray, genes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best distinct programs of both, at most 2 x PARENTS."""
+    """The best distinct programs of both, best first: at most 2 x PARENTS, and CROWD of a niche."""
+    keys = space.keys(genes)
     if best is not None:
         keys, scores, genes = (np.concatenate(pair) for pair in zip(best, (keys, scores, genes), strict=True))
     _, first = np.unique(keys, return_index=True)
-    order = first[np.argsort(-scores[first], kind="stable")][: 2 * PARENTS]
+    order = first[np.argsort(-scores[first], kind="stable")]
+    order = order[_place_in(space.niches(genes[order])) < CROWD][: 2 * PARENTS]
     return keys[order], scores[order], genes[order]
+
+
+def _place_in(groups: np.ndarray) -> np.ndarray:
+    """int64 (n,): how many earlier elements have the same value."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    place = np.empty(len(groups), dtype=np.int64)
+    place[order] = np.arange(len(groups)) - np.repeat(starts, np.diff(np.r_[starts, len(groups)]))
+    return place
 
 
 def _together(parts: list[Tokens]) -> Tokens:

@@ -76,8 +76,10 @@ class Scorer:
         self._task, self._id, self._operator = task_features([task])[0], task.id, task.operator
         self._student: Any = None
         self._trees: Any = None
-        self._learned = -1  # the version of the pool that the trees have seen
+        self.doubting = False  # score by what was measured alone, as if there were no prior
+        self._learned = (-1, False)  # the version of the pool that the trees have seen, and whether doubting
         self._alone = True  # the trees read no task features: there is no other task
+        self._usual = 0.0  # the mean of what was learned
         self._calibration = np.array([0.0, 0.0])  # slope and offset of the prior's score
         self._flat = np.zeros((0, 0), dtype=np.float32)
         self._voices = np.zeros((0, 1), dtype=np.float32)  # each voice's scores of the measured programs
@@ -94,7 +96,7 @@ class Scorer:
     @property
     def needs_student(self) -> bool:
         """Whether drafts would have to ask a prior that is too slow for them."""
-        return self.prior is not None and self._student is None
+        return self.prior is not None and self._student is None and not self.doubting
 
     @staticmethod
     def tokens(schedules: Sequence[str]) -> Tokens:
@@ -112,7 +114,8 @@ class Scorer:
         """float32 (n,): cheap scores for many programs, given by their flat features; as `score` where there is no prior."""
         if self.blind:
             return self.rng.random(len(flat), dtype=np.float32)
-        prior = np.zeros(len(flat), dtype=np.float32) if self._student is None else np.asarray(self._student.inplace_predict(flat))
+        asked = self._student is not None and not self.doubting
+        prior = np.asarray(self._student.inplace_predict(flat)) if asked else np.zeros(len(flat), dtype=np.float32)
         return self._combine(flat, prior)
 
     def teach_student(self, tokens: Tokens, flat: np.ndarray) -> None:
@@ -169,9 +172,9 @@ class Scorer:
 
     def _learn(self) -> None:
         """Boosted trees on everything measured so far, where there is enough of it; only when something was added."""
-        if self._learned == self._pool.version:
+        if self._learned == (self._pool.version, self.doubting):
             return
-        self._learned = self._pool.version
+        self._learned = (self._pool.version, self.doubting)
         others = [x for i, x in self._pool.tasks.items() if i != self._id]
         own = self._pool.tasks.get(self._id)
         self._alone = not others
@@ -181,7 +184,8 @@ class Scorer:
             return
         features = np.concatenate([x.features for x in parts])
         goal = np.concatenate([x.goal for x in parts])
-        margin = np.concatenate([x.margin for x in parts])
+        self._usual = float(goal.mean())
+        margin = np.full(len(goal), self._usual) if self.doubting else np.concatenate([x.margin for x in parts])
         # the fast programs are what the search must tell apart
         weight = 0.25 + np.exp(goal)
         mine = len(own.goal) if own is not None else 0
@@ -200,13 +204,14 @@ class Scorer:
         if self._trees is None:
             return prior if self.prior is not None else self.rng.random(len(flat), dtype=np.float32)
         features = flat if self._alone else flat_task(flat, self._task)
-        return np.asarray(self._trees.inplace_predict(features, base_margin=self._margin(prior)), dtype=np.float32)
+        margin = np.full(len(flat), self._usual, dtype=np.float32) if self.doubting else self._margin(prior)
+        return np.asarray(self._trees.inplace_predict(features, base_margin=margin), dtype=np.float32)
 
     def _margin(self, prior: np.ndarray) -> np.ndarray:
         return (self._calibration[0] * prior + self._calibration[1]).astype(np.float32)
 
     def _ask_prior(self, tokens: Tokens) -> np.ndarray:
-        if self.prior is None:
+        if self.prior is None or self.doubting:
             return np.zeros(len(tokens), dtype=np.float32)
         return self.prior.scores(tokens, self._task, self.voice)
 

@@ -20,6 +20,7 @@ from tcl.features.tokenizer import Tokens
 
 MOST_TILINGS = 50_000
 """Tilings kept of one loop; of more, a random part."""
+_NICHE = np.random.default_rng(0).integers(1, 2**62, 64, dtype=np.int64) | 1
 _PRIMES = (2, 3, 5, 7, 11, 13)
 
 
@@ -141,6 +142,25 @@ class Space:
         """The gene of a program given by its decisions; None where a decision is in no table."""
         rows = [slot.row(value) for slot, (_, value) in zip(self.slots, decisions, strict=True)]
         return None if -1 in rows else np.asarray(rows, dtype=np.int64)
+
+    def niches(self, genes: np.ndarray) -> np.ndarray:
+        """int64 (n,): equal for programs of one kind, those whose inner tiles have the same sizes: how the outer loops are split hardly
+        matters. Where nothing is tiled, every program is a kind of its own."""
+        if not self._inner:
+            return self.keys(genes)
+        return np.sum([multiplier * (kind[genes[:, s]] + 1) for s, kind, multiplier in self._inner], axis=0, dtype=np.int64)
+
+    @functools.cached_property
+    def _inner(self) -> list[tuple[int, np.ndarray, np.int64]]:
+        """(slot, kind of each of its choices, a number) of the tiled slots: the kind is the sizes of the two innermost loops, or of the
+        only inner one. The same numbers in all spaces of a task, which differ in where blocks are computed."""
+        found = []
+        for s, slot in enumerate(self.slots):
+            width = slot.choices.shape[1]
+            if slot.kind == "tile" and width > 1:
+                _, kind = np.unique(slot.choices[:, -min(2, width - 1) :], axis=0, return_inverse=True)
+                found.append((s, kind.ravel(), _NICHE[len(found) % len(_NICHE)]))
+        return found
 
     def note(self, gene: np.ndarray, valid: bool) -> None:
         """Remember whether TVM accepted a program."""
