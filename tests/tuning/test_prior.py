@@ -94,3 +94,19 @@ def test_what_is_measured_corrects_the_prior(tmp_path, platform, task):
     scorer.observe(tokens.take(np.arange(48)), truth[:48])
     after = np.corrcoef(scorer.score(tokens.take(np.arange(48, 96))), -truth[48:])[0, 1]
     assert after > 0.6 and after > before
+
+
+def test_who_doubts_the_prior_knows_only_what_was_measured(base, platform, task):
+    programs = make("random", task, json.loads(platform.target), "random", platform=platform).draw(60)
+    tokens = Scorer.tokens([p.schedule for p in programs])
+    latency = np.linspace(1e-3, 2e-3, 60)
+    doubting, without = Scorer(task, platform, str(base)), Scorer(task, platform, "xgb")
+    for scorer in (doubting, without):
+        scorer.observe(tokens, latency)
+    believing = doubting.score(tokens)
+    doubting.doubting = True
+    assert not doubting.needs_student
+    np.testing.assert_allclose(doubting.score(tokens), without.score(tokens), atol=1e-5)
+    assert np.abs(believing - doubting.score(tokens)).max() > 1e-3
+    doubting.doubting = False
+    np.testing.assert_array_equal(doubting.score(tokens), believing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tcl.tuning.design_space import Applier, apply, module, sample_programs
 from tcl.tuning.operators import operator_task
 from tcl.tuning.search import evolutionary
 from tcl.tuning.search.base import STRATEGIES, WARM_UP, make
-from tcl.tuning.search.decisions import split
+from tcl.tuning.search.decisions import HEARING, _place_in, split
 from tcl.tuning.search.scorer import Scorer
 from tcl.tuning.search.space import Space, tilings
 from tcl.tuning.targets import platform_for
@@ -155,6 +156,58 @@ def test_decisions_find_what_a_known_rule_favours(platform, target):
         search.observe([p.program for p in batch], [latency(p.program) for p in batch])
         chosen = [latency(p.program) for p in batch if not p.random]
     assert np.mean(chosen) < 1.5e-3
+
+
+def test_a_niche_is_what_programs_with_the_same_inner_tiles_share(target):
+    spaces = spaces_of(operator_task("matmul:96,64,32"), target)
+    tables = {}
+    for space, _ in spaces:
+        genes = space.draw(200, np.random.default_rng(0))
+        for gene, niche in zip(genes, space.niches(genes), strict=True):
+            _, decisions = split(space.text(gene))
+            inner = tuple(tuple(v[-2:] if len(v) > 2 else v[1:]) for _, v in decisions if isinstance(v, list))
+            assert tables.setdefault(niche, inner) == inner  # the same in all design spaces
+    assert len(tables) == len(set(tables.values())) > 50
+    for space, _ in spaces_of(operator_task("relu:30,50"), target):
+        genes = np.unique(space.draw(50, np.random.default_rng(0)), axis=0)
+        if all(slot.kind != "tile" for slot in space.slots):
+            assert len(np.unique(space.niches(genes))) == len(genes)
+
+
+def test_the_place_in_a_group():
+    assert _place_in(np.array([5, 3, 5, 5, 3, 9])).tolist() == [0, 0, 1, 2, 1, 0]
+    assert _place_in(np.array([], dtype=np.int64)).tolist() == []
+
+
+def test_every_design_space_is_heard_and_no_niche_fills_a_batch(platform, target):
+    """Even where all that was measured speaks for one design space and one niche of it."""
+    search = make("decisions", operator_task("matmul:96,64,32"), target, "xgb", platform=platform, seed=1)
+    favourite = sorted(search.spaces)[0]
+    heard = Counter()
+    for _ in range(5):
+        batch = search.propose(16)
+        chosen = [p.program for p in batch if not p.random]
+        heads = [split(p.schedule)[0] for p in chosen]
+        heard.update(heads)
+        niches = Counter(
+            int(search.spaces[h].niches(search.spaces[h].gene(split(p.schedule)[1])[None])[0]) for h, p in zip(heads, chosen, strict=True)
+        )
+        assert not niches or max(niches.values()) <= 2
+        search.observe([p.program for p in batch], [1e-5 if split(p.program.schedule)[0] == favourite else 1e-3 for p in batch])
+    assert len(search.spaces) > 1 and all(heard[head] >= HEARING for head in search.spaces)
+    assert heard[favourite] > 2 * (sum(heard.values()) - heard[favourite]) / (len(search.spaces) - 1)
+
+
+def test_what_was_never_measured_is_worth_more_the_less_scores_can_be_trusted(platform, target):
+    search = make("decisions", operator_task("matmul:96,64,32"), target, "xgb", platform=platform, seed=1)
+    head, space = next(iter(search.spaces.items()))
+    known, new = space.draw(2, np.random.default_rng(1))
+    search._measured[int(space.niches(known[None])[0])] = 24
+    both = [(0.1, head, known), (0.0, head, new)]
+    search._trusted = [(0.0, 1e-3)] * 12  # scores that were always right
+    assert search._curious(both) == both
+    search._trusted = [(0.0, 1e-3), (0.0, 4e-3)] * 6
+    assert search._curious(both) == both[::-1]
 
 
 def test_random_programs_are_a_share_of_small_batches_too(platform, target):

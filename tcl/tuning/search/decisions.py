@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,46 +129,43 @@ class DecisionSearch(Search):
         return population
 
     def _pick(self, n: int, archive: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> list[Proposal]:
-        """The best drafts, verified, validated by TVM, not known yet, and not all mutants of one."""
-        drafts = [(float(s), h, g) for h, (_, scores, genes) in archive.items() for s, g in zip(scores, genes, strict=True)]
-        drafts.sort(key=lambda d: -d[0])
+        """The best drafts, verified, validated by TVM and not known yet: at most two of a niche, and of every space that had no hearing
+        yet a few."""
         each = max(1, n // (2 * len(archive)))
         reserved = Counter({head: min(each, HEARING - self._heard[head]) for head in archive if self._heard[head] < HEARING})
-        best = drafts[: max(VERIFIED, 4 * n)]
-        best += [d for head, share in reserved.items() for d in _first(drafts, head, 4 * share) if not any(d is b for b in best)]
-        verified = self._verify({head: np.stack(genes) for head in archive if (genes := [g for _, h, g in best if h == head])})
-        ranked = self._curious(verified)
+        ranked = self._curious(self._verified(max(VERIFIED, 4 * n), archive, reserved))
         batch: list[Proposal] = []
-        taken: list[tuple[str, np.ndarray]] = []
-        niches: Counter[Any] = Counter()
+        taken: list[tuple[str, int, np.ndarray]] = []
         # a prior that is wrong is wrong about all programs of a kind: before it was corrected, half of the choices must differ
-        for score, head, gene in ranked:
-            if len(batch) == n:
-                break
-            near = 1 if len(self.known) >= CORRECTED else len(gene) // 2
-            others = reserved.total() - reserved[head]
-            if len(batch) + others >= n:  # what is left is reserved for other spaces
-                continue
-            space = self.spaces[head]
-            niche = int(space.niches(gene[None])[0])
-            if niches[niche] >= 2 or sum(h == head and int((g != gene).sum()) <= near for h, g in taken) >= 2:
-                continue
-            program = self._validated(head, gene, batch)
-            if program is None:
-                continue
-            taken.append((head, gene))
-            niches[niche] += 1
-            reserved[head] = max(0, reserved[head] - 1)
-            batch.append(Proposal(program, score))
-        for score, head, gene in ranked:  # a small space has few niches
-            if len(batch) == n:
-                break
-            if (program := self._validated(head, gene, batch)) is not None:
-                taken.append((head, gene))
+        corrected = len(self.known) >= CORRECTED
+        for several in (False, True):  # a small space has too few niches for a batch
+            for score, head, gene in ranked:
+                if len(batch) + (0 if several else reserved.total() - reserved[head]) >= n:
+                    continue
+                niche, near = int(self.spaces[head].niches(gene[None])[0]), 1 if corrected else len(gene) // 2
+                alike = sum(k == niche or (h == head and int((g != gene).sum()) <= near) for h, k, g in taken)
+                if (alike >= 2 and not several) or (program := self._validated(head, gene, batch)) is None:
+                    continue
+                taken.append((head, niche, gene))
+                reserved[head] = max(0, reserved[head] - 1)
                 batch.append(Proposal(program, score))
-        self._heard.update(head for head, _ in taken)
+        self._heard.update(head for head, _, _ in taken)
         self._expected |= {p.program.id: float(p.score) for p in batch if p.score is not None}
         return batch
+
+    def _verified(
+        self, most: int, archive: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]], reserved: Mapping[str, int]
+    ) -> list[tuple[float, str, np.ndarray]]:
+        """(score, head, gene) of the `most` best drafts, and of more of the spaces for which places are reserved."""
+        drafts = [(float(s), h, g) for h, (_, scores, genes) in archive.items() for s, g in zip(scores, genes, strict=True)]
+        drafts.sort(key=lambda d: -d[0])
+        places = Counter({head: 4 * share for head, share in reserved.items()})
+        best = drafts[:most]
+        for draft in drafts[most:]:
+            if places[draft[1]] > 0:
+                places[draft[1]] -= 1
+                best.append(draft)
+        return self._verify({head: np.stack(genes) for head in archive if (genes := [g for _, h, g in best if h == head])})
 
     def _curious(self, verified: list[tuple[float, str, np.ndarray]]) -> list[tuple[float, str, np.ndarray]]:
         """Verified programs in the order in which they are worth measuring: by their score and by how far it may be off, which is less
@@ -248,11 +245,6 @@ class DecisionSearch(Search):
     def _features(self, genes: dict[str, np.ndarray]) -> tuple[Tokens, np.ndarray]:
         tokens = [self.spaces[head].tokens(rows) for head, rows in genes.items()]
         return _together(tokens), np.concatenate([self.spaces[head].flat(rows) for head, rows in genes.items()])
-
-
-def _first(drafts: list[tuple[float, str, np.ndarray]], head: str, n: int) -> list[tuple[float, str, np.ndarray]]:
-    """The first n drafts of one space."""
-    return [d for d in drafts if d[1] == head][:n]
 
 
 def split(schedule: str) -> tuple[str, list[list[Any]]]:

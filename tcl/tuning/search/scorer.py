@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tcl.features.flat import FLAT_FEATURES
 from tcl.programs.types import Platform, Task
 from tcl.tuning.search.prior import Prior
 
@@ -28,6 +29,8 @@ SLOWEST = 5.0
 """Programs more than e^5 times slower than the best count as that slow: how bad a bad program is teaches nothing."""
 TREES = 80
 STUDENT_TREES = 80
+_INNER = [FLAT_FEATURES.index(f"split{i}_factor3") for i in range(6)]
+_REDUCED, _LIMIT = FLAT_FEATURES.index("reduction_factor1"), FLAT_FEATURES.index("value_pragma_unroll_0")
 READY = 8
 """Measured programs from which the trees alone are worth asking."""
 READY_OTHERS = 16
@@ -195,6 +198,7 @@ class Scorer:
             features, goal, margin, weight = features[keep], goal[keep], margin[keep], weight[keep]
         if self._alone:
             features = features[:, : features.shape[1] - len(self._task)]
+        features = with_body(features)
         if own is None:
             self._calibration = np.array([float(np.median([x.slope for x in others])), float(goal.mean())])
         self._trees = _boost(features, goal, margin, TREES, self.seed, weight)
@@ -203,7 +207,7 @@ class Scorer:
         self._learn()
         if self._trees is None:
             return prior if self.prior is not None else self.rng.random(len(flat), dtype=np.float32)
-        features = flat if self._alone else flat_task(flat, self._task)
+        features = with_body(flat if self._alone else flat_task(flat, self._task))
         margin = np.full(len(flat), self._usual, dtype=np.float32) if self.doubting else self._margin(prior)
         return np.asarray(self._trees.inplace_predict(features, base_margin=margin), dtype=np.float32)
 
@@ -219,6 +223,15 @@ class Scorer:
 def flat_task(flat: np.ndarray, task: np.ndarray) -> np.ndarray:
     """float32 (n, D + T): flat features beside those of the task."""
     return np.concatenate([flat, np.repeat(task[None], len(flat), axis=0)], axis=1)
+
+
+def with_body(flat: np.ndarray) -> np.ndarray:
+    """float32 (n, D + B): flat features, and what MetaSchedule's tiling (SSRSRS) leaves to LLVM: the size of the innermost loop nest over
+    the unrolling limit, whole and without each of its loops (one of them becomes a vector). A body just small enough to be unrolled is
+    far faster than the next larger one, and trees that see only its factors would need hundreds of programs to find that cliff."""
+    factors = flat[:, _INNER]
+    body = factors.sum(axis=1) + flat[:, _REDUCED] - flat[:, _LIMIT]
+    return np.column_stack([flat, body, body[:, None] - factors])
 
 
 def _flat(tokens: Tokens) -> np.ndarray:
