@@ -8,7 +8,7 @@ share their instructions, and a cost model that reads primitives needs only the 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,6 +60,7 @@ class DecisionSearch(Search):
         self._measured: Counter[int] = Counter()  # niche -> measured programs
         self._expected: dict[int, float] = {}  # program -> score
         self._trusted: list[tuple[float, float]] = []  # of the chosen programs that were the first of their niche: score, latency
+        self._tried: defaultdict[str, list[int]] = defaultdict(list)  # head of the space -> keys of genes that were proposed or refused
         self._heard: Counter[str] = Counter()  # head of the space -> chosen programs
         with self.timed("space"):
             self.scorer = Scorer(self.task, self.platform, self.model, seed=self.seed, shared=self.shared)
@@ -90,7 +91,7 @@ class DecisionSearch(Search):
             for head, genes in population.items():
                 space = self.spaces[head]
                 scores = self._draft(space, genes) - 10.0 * space.doubt(genes)
-                archive[head] = _merge(space, archive.get(head), scores, genes)
+                archive[head] = _merge(space, archive.get(head), scores, genes, self._tried[head])
             if generation < GENERATIONS - 1:
                 population = self._next(archive)
         return self._pick(n, archive)
@@ -133,18 +134,26 @@ class DecisionSearch(Search):
         yet a few."""
         each = max(1, n // (2 * len(archive)))
         reserved = Counter({head: min(each, HEARING - self._heard[head]) for head in archive if self._heard[head] < HEARING})
-        ranked = self._curious(self._verified(max(VERIFIED, 4 * n), archive, reserved))
+        verified = self._verified(max(VERIFIED, 4 * n), archive, reserved)
+        greedy, curious = sorted(verified, key=lambda v: -v[0]), self._curious(verified)
         batch: list[Proposal] = []
         taken: list[tuple[str, int, np.ndarray]] = []
         # a prior that is wrong is wrong about all programs of a kind: before it was corrected, half of the choices must differ
         corrected = len(self.known) >= CORRECTED
-        for several in (False, True):  # a small space has too few niches for a batch
+        near = {head: 1 if corrected else len(space.slots) // 2 for head, space in self.spaces.items()}
+
+        def fits(head: str, niche: int, gene: np.ndarray, by: str) -> bool:
+            if by == "curiosity" and (sum(k == niche for _, k, _ in taken) >= 2 or len(batch) + reserved.total() - reserved[head] >= n):
+                return False
+            return by == "need" or sum(h == head and int((g != gene).sum()) <= near[head] for h, _, g in taken) < 2
+
+        # half of a batch by score alone, half out of curiosity; a small space may have too few niches for that
+        for by, ranked, most in (("score", greedy, n // 2), ("curiosity", curious, n), ("need", greedy, n)):
             for score, head, gene in ranked:
-                if len(batch) + (0 if several else reserved.total() - reserved[head]) >= n:
-                    continue
-                niche, near = int(self.spaces[head].niches(gene[None])[0]), 1 if corrected else len(gene) // 2
-                alike = sum(k == niche or (h == head and int((g != gene).sum()) <= near) for h, k, g in taken)
-                if (alike >= 2 and not several) or (program := self._validated(head, gene, batch)) is None:
+                if len(batch) >= most:
+                    break
+                niche = int(self.spaces[head].niches(gene[None])[0])
+                if not fits(head, niche, gene, by) or (program := self._validated(head, gene, batch)) is None:
                     continue
                 taken.append((head, niche, gene))
                 reserved[head] = max(0, reserved[head] - 1)
@@ -181,6 +190,7 @@ class DecisionSearch(Search):
         from tcl.tuning.design_space import InvalidSchedule, schedule_text
 
         space = self.spaces[head]
+        self._tried[head].append(int(space.keys(gene[None])[0]))
         program = Program(self.task.id, space.text(gene))
         if program.id in self.known or any(p.program.id == program.id for p in batch):
             return None
@@ -256,15 +266,17 @@ def split(schedule: str) -> tuple[str, list[list[Any]]]:
 
 
 def _merge(
-    space: Space, best: tuple[np.ndarray, np.ndarray, np.ndarray] | None, scores: np.ndarray, genes: np.ndarray
+    space: Space, best: tuple[np.ndarray, np.ndarray, np.ndarray] | None, scores: np.ndarray, genes: np.ndarray, tried: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best distinct programs of both, best first: at most 2 x PARENTS, and CROWD of a niche."""
+    """The best distinct programs of both, best first: at most 2 x PARENTS, and of a niche CROWD besides those `tried` (their keys)."""
     keys = space.keys(genes)
     if best is not None:
         keys, scores, genes = (np.concatenate(pair) for pair in zip(best, (keys, scores, genes), strict=True))
     _, first = np.unique(keys, return_index=True)
     order = first[np.argsort(-scores[first], kind="stable")]
-    order = order[_place_in(space.niches(genes[order])) < CROWD][: 2 * PARENTS]
+    new = np.flatnonzero(~np.isin(keys[order], tried))
+    crowded = new[_place_in(space.niches(genes[order[new]])) >= CROWD]
+    order = np.delete(order, crowded)[: 2 * PARENTS]
     return keys[order], scores[order], genes[order]
 
 
