@@ -19,6 +19,7 @@ from tcl.tuning.operators import operator_task
 from tcl.tuning.search import evolutionary
 from tcl.tuning.search.base import STRATEGIES, WARM_UP, make
 from tcl.tuning.search.decisions import HEARING, _place_in, split
+from tcl.tuning.search.footprints import Footprints
 from tcl.tuning.search.scorer import Scorer, with_body
 from tcl.tuning.search.space import Space, tilings
 from tcl.tuning.targets import platform_for
@@ -183,6 +184,30 @@ def test_trees_see_the_body_that_unrolling_leaves():
     added = 2 ** with_body(flat)[0, len(FLAT_FEATURES) :]
     np.testing.assert_allclose(added * 65, [512, 64, 32, 512, 512, 512, 512], rtol=1e-5)
     np.testing.assert_array_equal(with_body(flat)[:, : len(FLAT_FEATURES)], flat)
+
+
+@pytest.mark.parametrize("spec", ["matmul:96,64,32", "conv2d:1,8,14,14,16,3,3,2,1"])
+def test_footprints_are_the_data_that_a_tile_touches(spec, target):
+    """Of the innermost spatial and reduction tiles, against formulas; tokens keep logarithms in half precision."""
+    task = operator_task(spec)
+    for space, _ in spaces_of(task, target):
+        found = Footprints.of(module(task), space.instructions)
+        genes = space.draw(12, np.random.default_rng(0))
+        columns = found.columns(space.flat(genes))
+        for gene, row in zip(genes, columns, strict=True):
+            _, decisions = split(space.text(gene))
+            inner = [v[-1] for _, v in decisions if isinstance(v, list)]
+            if spec.startswith("matmul"):
+                i, j, k = inner
+                touched = [i * k, k * j, i * j]
+            else:  # stride 2
+                n, o, y, x, c, r, t = inner
+                touched = [n * c * (2 * (y - 1) + r) * (2 * (x - 1) + t), o * c * r * t, n * o * y * x]
+            np.testing.assert_allclose(2 ** row[2], sum(touched), rtol=0.01)
+            np.testing.assert_allclose(2 ** row[3], math.prod(inner) / sum(touched), rtol=0.01)
+            np.testing.assert_allclose(2 ** row[10:13], touched, rtol=0.01)
+    relu = operator_task("relu:30,50")
+    assert all(Footprints.of(module(relu), space.instructions) is None for space, _ in spaces_of(relu, target))
 
 
 def test_the_place_in_a_group():

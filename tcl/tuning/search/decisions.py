@@ -17,6 +17,7 @@ import numpy as np
 from tcl.features.tokenizer import Tokens
 from tcl.programs.types import Program
 from tcl.tuning.search.base import Proposal, Search
+from tcl.tuning.search.footprints import Footprints
 from tcl.tuning.search.scorer import Scorer
 from tcl.tuning.search.space import Space
 
@@ -66,6 +67,8 @@ class DecisionSearch(Search):
             self.scorer = Scorer(self.task, self.platform, self.model, seed=self.seed, shared=self.shared)
             self._applier = Applier(module(self.task), tvm.target.Target(self.target))
             self._pilot()
+            tiled = (Footprints.of(module(self.task), space.instructions) for space in self.spaces.values())
+            self.scorer.footprints = next((found for found in tiled if found is not None), None)
 
     def ready(self) -> bool:
         return self.scorer.ready and bool(self.spaces)

@@ -18,6 +18,7 @@ import numpy as np
 
 from tcl.features.flat import FLAT_FEATURES
 from tcl.programs.types import Platform, Task
+from tcl.tuning.search.footprints import COLUMNS, Footprints
 from tcl.tuning.search.prior import Prior
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Scorer:
         self._task, self._id, self._operator = task_features([task])[0], task.id, task.operator
         self._student: Any = None
         self._trees: Any = None
+        self.footprints: Footprints | None = None  # of the task's tiled block, where the search knows it
         self.doubting = False  # score by what was measured alone, as if there were no prior
         self._learned = (-1, False)  # the version of the pool that the trees have seen, and whether doubting
         self._alone = True  # the trees read no task features: there is no other task
@@ -144,9 +146,14 @@ class Scorer:
             if voice != self.voice:
                 self.voice, self._student = voice, None
         self._calibrate(goal)
-        features, margin = flat_task(self._flat, self._task), self._margin(self._prior_scores)
+        features, margin = flat_task(self._wide(self._flat), self._task), self._margin(self._prior_scores)
         self._pool.tasks[self._id] = Lessons(self._operator, features, goal, margin, float(self._calibration[0]))
         self._pool.version += 1
+
+    def _wide(self, flat: np.ndarray) -> np.ndarray:
+        """What the trees see of programs: their flat features, the loop bodies left to LLVM, the data that their tiles touch."""
+        extra = self.footprints.columns(flat) if self.footprints is not None else np.zeros((len(flat), COLUMNS), dtype=np.float32)
+        return np.concatenate([with_body(flat), extra], axis=1)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -198,7 +205,6 @@ class Scorer:
             features, goal, margin, weight = features[keep], goal[keep], margin[keep], weight[keep]
         if self._alone:
             features = features[:, : features.shape[1] - len(self._task)]
-        features = with_body(features)
         if own is None:
             self._calibration = np.array([float(np.median([x.slope for x in others])), float(goal.mean())])
         self._trees = _boost(features, goal, margin, TREES, self.seed, weight)
@@ -207,7 +213,7 @@ class Scorer:
         self._learn()
         if self._trees is None:
             return prior if self.prior is not None else self.rng.random(len(flat), dtype=np.float32)
-        features = with_body(flat if self._alone else flat_task(flat, self._task))
+        features = self._wide(flat) if self._alone else flat_task(self._wide(flat), self._task)
         margin = np.full(len(flat), self._usual, dtype=np.float32) if self.doubting else self._margin(prior)
         return np.asarray(self._trees.inplace_predict(features, base_margin=margin), dtype=np.float32)
 
