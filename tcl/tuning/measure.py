@@ -236,8 +236,6 @@ class Measurer:
         self.stats.build_s += time.monotonic() - begin
 
     def _build_limit(self, place: tuple[str, int]) -> float:
-        if math.isinf(self.build_patience):
-            return self.build_timeout_s
         known = self._build_s[place] or [self._reference_build_s * 2 ** (self._given_up[place] // 2)]
         usual = statistics.median(known)
         return min(self.build_timeout_s, max(LEAST_BUILD_S, self.build_patience * usual))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tcl.programs.types import Program
+from tcl.programs.types import Program, format_id
 from tcl.tuning.check import Check
 from tcl.tuning.design_space import sample_programs
 from tcl.tuning.measure import Measurer
@@ -31,6 +31,23 @@ def task():
 @pytest.fixture(scope="module")
 def programs(task):
     return sample_programs(task, host_target(), 6, seed=3)
+
+
+def odd_worker(monkeypatch, tmp_path, method, code):
+    """Real worker processes that do `code` before a method of theirs; `k` are its arguments."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys, time\n"
+        "if 'tcl.tuning.worker' in ' '.join(sys.orig_argv):\n"
+        "    import tcl.tuning.worker as w\n"
+        "    class Odd(w.Worker):\n"
+        f"        def {method}(self, **k):\n"
+        f"            {code}\n"
+        f"            return super().{method}(**k)\n"
+        "    w.Worker = Odd\n"
+        "    w.main()\n"
+        "    sys.exit()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
 def test_measures_every_program_with_repeats(measurer, task, programs):
@@ -59,22 +76,7 @@ def test_invalid_schedule_costs_only_itself(measurer, task, programs):
 @pytest.mark.parametrize(("code", "kind"), [("os.kill(os.getpid(), 11)", "run_error"), ("time.sleep(60)", "run_timeout")])
 def test_a_dying_worker_costs_only_its_candidate(monkeypatch, tmp_path, task, programs, code, kind):
     """A real worker that really dies, or hangs, whenever it runs one particular program."""
-    from tcl.programs.types import format_id
-
-    victim = format_id(programs[2].id)
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys, time\n"
-        "if 'tcl.tuning.worker' in ' '.join(sys.orig_argv):\n"
-        "    import tcl.tuning.worker as w\n"
-        "    class Deadly(w.Worker):\n"
-        "        def run(self, **k):\n"
-        f"            if k['key'] == {victim!r}: {code}\n"
-        "            return super().run(**k)\n"
-        "    w.Worker = Deadly\n"
-        "    w.main()\n"
-        "    sys.exit()\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    odd_worker(monkeypatch, tmp_path, "run", f"if k['key'] == {format_id(programs[2].id)!r}: {code}")
     with Measurer(workers=2, run_timeout_s=2.0, build_timeout_s=30.0) as measurer:
         rows = measurer.measure(platform_for("native"), task, programs)
         assert [r.error for r in rows] == ["", "", kind, "", "", ""]
@@ -83,21 +85,7 @@ def test_a_dying_worker_costs_only_its_candidate(monkeypatch, tmp_path, task, pr
 
 def test_a_build_much_longer_than_others_is_given_up(monkeypatch, tmp_path, task, programs):
     """Well before the time limit, and what its worker had built is built again."""
-    from tcl.programs.types import format_id
-
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\n"
-        "if 'tcl.tuning.worker' in ' '.join(sys.orig_argv):\n"
-        "    import tcl.tuning.worker as w\n"
-        "    class Slow(w.Worker):\n"
-        "        def build(self, **k):\n"
-        f"            while k['key'] == {format_id(programs[5].id)!r}: pass\n"
-        "            return super().build(**k)\n"
-        "    w.Worker = Slow\n"
-        "    w.main()\n"
-        "    sys.exit()\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    odd_worker(monkeypatch, tmp_path, "build", f"while k['key'] == {format_id(programs[5].id)!r}: pass")
     with Measurer(workers=1, build_timeout_s=60.0, build_patience=4.0) as measurer:
         rows = measurer.measure(platform_for("native"), task, programs)
         assert [r.error for r in rows] == ["", "", "", "", "", "build_timeout"]
@@ -107,17 +95,7 @@ def test_a_build_much_longer_than_others_is_given_up(monkeypatch, tmp_path, task
 @pytest.mark.parametrize(("code", "error"), [("os.kill(os.getpid(), 11)", float("inf")), ("time.sleep(60)", float("nan"))])
 def test_a_check_that_cannot_be_made_condemns_nobody(monkeypatch, tmp_path, task, programs, code, error):
     """A program that crashes is not right; of one whose check never ends (a stalled machine) nothing is known."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys, time\n"
-        "if 'tcl.tuning.worker' in ' '.join(sys.orig_argv):\n"
-        "    import tcl.tuning.worker as w\n"
-        "    class Deadly(w.Worker):\n"
-        f"        def check(self, **k): {code}\n"
-        "    w.Worker = Deadly\n"
-        "    w.main()\n"
-        "    sys.exit()\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    odd_worker(monkeypatch, tmp_path, "check", code)
     with Measurer(workers=1, check_timeout_s=0.5, build_timeout_s=30.0) as measurer:
         assert measurer.check(platform_for("native"), task, programs[0]) == pytest.approx(error, nan_ok=True)
         assert not Check(error).correct and Check(error).known == (error == float("inf"))

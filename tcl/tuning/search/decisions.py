@@ -67,7 +67,7 @@ class DecisionSearch(Search):
             self.scorer = Scorer(self.task, self.platform, self.model, seed=self.seed, shared=self.shared)
             self._applier = Applier(module(self.task), tvm.target.Target(self.target))
             self._pilot()
-            tiled = (Footprints.of(module(self.task), space.instructions) for space in self.spaces.values())
+            tiled = (Footprints.of(self._applier.mod, space.instructions) for space in self.spaces.values())
             self.scorer.footprints = next((found for found in tiled if found is not None), None)
 
     def ready(self) -> bool:
@@ -133,8 +133,8 @@ class DecisionSearch(Search):
         return population
 
     def _pick(self, n: int, archive: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> list[Proposal]:
-        """The best drafts, verified, validated by TVM and not known yet: at most two of a niche, and of every space that had no hearing
-        yet a few."""
+        """Of the best drafts, verified, validated by TVM and not known yet: half by score alone, half out of curiosity, at most two of a
+        niche, among them a few of every space that had no hearing yet."""
         each = max(1, n // (2 * len(archive)))
         reserved = Counter({head: min(each, HEARING - self._heard[head]) for head in archive if self._heard[head] < HEARING})
         verified = self._verified(max(VERIFIED, 4 * n), archive, reserved)

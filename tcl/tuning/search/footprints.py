@@ -28,6 +28,8 @@ LEVELS = ((1, 0), (1, 1), (2, 1), (2, None), (3, None))
 """Tiles inside of which data is counted: how many of the innermost spatial and reduction levels (None: the whole reduction)."""
 INSIDE = (1, 2)
 """Levels whose buffers are told one by one."""
+SPLIT_FACTORS = [[FLAT_FEATURES.index(f"split{i}_factor{level}") for level in (1, 2, 3)] for i in range(SPLITS)]
+"""Columns of the flat features: for each split, the tile sizes inside its outer loop, the innermost spatial one last."""
 COLUMNS = 2 * len(LEVELS) + BUFFERS * len(INSIDE)
 
 
@@ -83,16 +85,13 @@ class Footprints:
         """float64 (n, loops): how far each loop runs inside a tile."""
         inner = np.empty((len(flat), len(self.splits)))
         for loop, split in enumerate(self.splits):
-            if self.reduces[loop]:
-                names = [f"split{split}_factor1"] if reduction else []
-                inner[:, loop] = self.extents[loop] if reduction is None else 2.0 ** flat[:, _columns(names)].sum(axis=1)
+            if not self.reduces[loop]:
+                inner[:, loop] = 2.0 ** flat[:, SPLIT_FACTORS[split][-spatial:]].sum(axis=1)
+            elif reduction is None:
+                inner[:, loop] = self.extents[loop]
             else:
-                inner[:, loop] = 2.0 ** flat[:, _columns([f"split{split}_factor{i}" for i in range(4 - spatial, 4)])].sum(axis=1)
+                inner[:, loop] = 2.0 ** flat[:, SPLIT_FACTORS[split][:reduction]].sum(axis=1)
         return inner
-
-
-def _columns(names: Sequence[str]) -> list[int]:
-    return [FLAT_FEATURES.index(name) for name in names]
 
 
 def _tiled_block(instructions: Sequence[Sequence[Any]]) -> tuple[str, tuple[int, ...]] | None:

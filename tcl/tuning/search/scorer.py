@@ -18,7 +18,7 @@ import numpy as np
 
 from tcl.features.flat import FLAT_FEATURES
 from tcl.programs.types import Platform, Task
-from tcl.tuning.search.footprints import COLUMNS, Footprints
+from tcl.tuning.search.footprints import COLUMNS, SPLIT_FACTORS, Footprints
 from tcl.tuning.search.prior import Prior
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ SLOWEST = 5.0
 """Programs more than e^5 times slower than the best count as that slow: how bad a bad program is teaches nothing."""
 TREES = 80
 STUDENT_TREES = 80
-_INNER = [FLAT_FEATURES.index(f"split{i}_factor3") for i in range(6)]
-_REDUCED, _LIMIT = FLAT_FEATURES.index("reduction_factor1"), FLAT_FEATURES.index("value_pragma_unroll_0")
 READY = 8
 """Measured programs from which the trees alone are worth asking."""
 READY_OTHERS = 16
@@ -40,6 +38,8 @@ OTHERS = 0.3
 """Weight of a measured program of another task."""
 MOST_OTHERS = 1024
 """Programs of other tasks that are learned from."""
+_INNERMOST = [factors[-1] for factors in SPLIT_FACTORS[:6]]
+_REDUCED, _LIMIT = FLAT_FEATURES.index("reduction_factor1"), FLAT_FEATURES.index("value_pragma_unroll_0")
 
 
 @dataclass
@@ -213,7 +213,8 @@ class Scorer:
         self._learn()
         if self._trees is None:
             return prior if self.prior is not None else self.rng.random(len(flat), dtype=np.float32)
-        features = self._wide(flat) if self._alone else flat_task(self._wide(flat), self._task)
+        wide = self._wide(flat)
+        features = wide if self._alone else flat_task(wide, self._task)
         margin = np.full(len(flat), self._usual, dtype=np.float32) if self.doubting else self._margin(prior)
         return np.asarray(self._trees.inplace_predict(features, base_margin=margin), dtype=np.float32)
 
@@ -235,7 +236,7 @@ def with_body(flat: np.ndarray) -> np.ndarray:
     """float32 (n, D + B): flat features, and what MetaSchedule's tiling (SSRSRS) leaves to LLVM: the size of the innermost loop nest over
     the unrolling limit, whole and without each of its loops (one of them becomes a vector). A body just small enough to be unrolled is
     far faster than the next larger one, and trees that see only its factors would need hundreds of programs to find that cliff."""
-    factors = flat[:, _INNER]
+    factors = flat[:, _INNERMOST]
     body = factors.sum(axis=1) + flat[:, _REDUCED] - flat[:, _LIMIT]
     return np.column_stack([flat, body, body[:, None] - factors])
 
