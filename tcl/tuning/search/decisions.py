@@ -155,7 +155,7 @@ class DecisionSearch(Search):
             for score, head, gene in ranked:
                 if len(batch) >= most:
                     break
-                niche = int(self.spaces[head].niches(gene[None])[0])
+                niche = self._niche(head, gene)
                 if not fits(head, niche, gene, by) or (program := self._validated(head, gene, batch)) is None:
                     continue
                 taken.append((head, niche, gene))
@@ -184,9 +184,12 @@ class DecisionSearch(Search):
         for a niche of which much was measured (an upper confidence bound)."""
         recent = self._trusted[-RECENT:]
         doubt = float(np.std([score + np.log(latency) for score, latency in recent])) if len(recent) >= 8 else 0.0
-        seen = np.array([self._measured[int(self.spaces[h].niches(g[None])[0])] for _, h, g in verified])
+        seen = np.array([self._measured[self._niche(h, g)] for _, h, g in verified])
         bound = np.array([s for s, _, _ in verified]) + doubt / np.sqrt(1.0 + seen)
         return [verified[i] for i in np.argsort(-bound, kind="stable")]
+
+    def _niche(self, head: str, gene: np.ndarray) -> int:
+        return int(self.spaces[head].niches(gene[None])[0])
 
     def _validated(self, head: str, gene: np.ndarray, batch: Sequence[Proposal]) -> Program | None:
         """The program of a gene, as TVM accepts it; None where it is refused, known or in the batch already."""
@@ -222,7 +225,7 @@ class DecisionSearch(Search):
             gene = self.spaces[head].gene(decisions)
             if gene is None:
                 continue
-            niche = int(self.spaces[head].niches(gene[None])[0])
+            niche = self._niche(head, gene)
             if np.isfinite(latency):
                 self._genes.append((float(latency), head, gene))
                 if program.id in self._expected and not self._measured[niche]:
