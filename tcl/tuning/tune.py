@@ -56,6 +56,8 @@ FIRST = ("pytorch",)
 a person waits for the first result."""
 BUILD_PATIENCE = 8.0
 """A candidate whose build takes this many times the median of its task is given up; see `Measurer`."""
+RUN_CUTOFF = 2.0
+"""A candidate this many times slower than the task's best so far is timed by one repeat: how slow it is matters to nobody."""
 FINALISTS = 5
 """Fastest programs measured once more at the end: the fastest of many noisy latencies is partly luck."""
 
@@ -176,7 +178,7 @@ def _measurer(platform: Platform, tracker: Tracker | None, cc: str) -> Measurer 
     if tracker is not None:
         return RemoteMeasurer(tracker, cc=cc)
     if platform.kind == "cpu":
-        return Measurer(build_patience=BUILD_PATIENCE)
+        return Measurer(build_patience=BUILD_PATIENCE, cutoff=RUN_CUTOFF)
     # CUDA maps far more address space than it uses, and its compiler takes seconds
     return Measurer(memory_bytes=1 << 46, build_timeout_s=COMPILE_TIMEOUT_S)
 

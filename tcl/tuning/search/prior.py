@@ -9,6 +9,8 @@ by task (`best_voice`): our reconstruction of "use what earlier platforms taught
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +67,8 @@ class Prior:
         """float32 (n,): what a voice says of programs of one task (its features, float32 (T,)); higher is faster."""
         from tcl.models.base import Inputs
 
-        return self.voices[voice].predict(Inputs.plain(tokens, task, self.platform))
+        with _one_thread():
+            return self.voices[voice].predict(Inputs.plain(tokens, task, self.platform))
 
     def all_scores(self, tokens: Tokens, task: np.ndarray) -> np.ndarray:
         """float32 (n, voices)."""
@@ -80,6 +83,20 @@ class Prior:
         rho = {name: _spearman(scores[:, i], goal) for i, name in enumerate(names)}
         best = max(rho, key=lambda name: rho[name])
         return best if rho[best] > rho[current] + BETTER else current
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch on one thread: on a batch's few programs a second one gains nothing, and where the core it waits for is busy (a worker that
+    starts), OpenMP's threads spin for half a second."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> float:
