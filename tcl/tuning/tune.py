@@ -44,13 +44,7 @@ from tcl.workspace import workspace
 
 PHASES = ("tasks", "baselines", "search", "final", "network", "export")
 BATCH = 16
-"""Programs a batch of a single operator. A network's batches are smaller: see `_full_batch`."""
-FIRST_BATCH = {"decisions": 4}
-"""Strategy -> programs of a task's first batch; until it has its full size, a batch is as large as what was measured before. The first
-programs correct the model most, and a search that takes a fraction of a second can afford small batches."""
-LARGEST = {"tvm": 64}
-"""Strategy -> programs a batch, where the budget is eight such batches or more. 64 is TVM's own: its search lowers thousands of
-candidates a batch, and smaller ones would make it slower than TVM is."""
+"""Programs a batch of a single operator, unless its strategy wants more. A network's batches are smaller: see `_full_batch`."""
 FIRST = ("pytorch",)
 """Timed before the search, so that its charts have them; others after it: compiling with `torch.compile` alone takes a while, and
 a person waits for the first result."""
@@ -139,8 +133,7 @@ def tune(
     progress = progress or Progress()
     if trials < 1:
         raise UserError(f"{trials} trials are too few.", hint="Measure at least one program: --trials 64.")
-    if strategy not in strategies.STRATEGIES:
-        raise UserError(f"There is no search strategy {strategy!r}.", hint=f"Choose one of: {', '.join(strategies.STRATEGIES)}.")
+    strategies.strategy_of(strategy)
     check_name(text)
     check_rivals(rivals)
     if model not in ("random", "xgb"):
@@ -250,14 +243,15 @@ def _measure(run: Run, task: Task, proposals: list[strategies.Proposal]) -> list
 
 
 def _batch_size(run: Run, task: Task) -> int:
+    """Until it has its full size, a batch is as large as what was measured before."""
     full = _full_batch(run)
-    return min(full, max(FIRST_BATCH.get(run.strategy, full), run.journal.count(task)))
+    return min(full, max(strategies.strategy_of(run.strategy).first_batch or full, run.journal.count(task)))
 
 
 def _full_batch(run: Run) -> int:
     """Each task of a network should be served at least twice, and no batch be so small that building in parallel is lost."""
     if len(run.subject.tasks) == 1:
-        return max(BATCH, min(LARGEST.get(run.strategy, BATCH), run.trials // 8))
+        return max(BATCH, min(strategies.strategy_of(run.strategy).largest_batch, run.trials // 8))
     return max(2, min(BATCH, run.trials // (2 * len(run.subject.tasks))))
 
 

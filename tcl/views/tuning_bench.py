@@ -83,6 +83,15 @@ def curves_figure(rows: Sequence[Mapping[str, Any]], subject: str) -> go.Figure:
     return figure.update_layout(legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0}, margin={"t": 30})
 
 
+def _sooner(times: pd.Series) -> str:
+    """In words: how many times sooner a method was at the baseline's last latency, subject by subject (0: never)."""
+    never = int((times == 0).sum())
+    if times.median() == 0:
+        return f"at TVM's last latency on {len(times) - never} of {len(times)} only"
+    text = f"at TVM's last latency {times.median():.1f} times sooner in the median one"
+    return text + (f", never on {never}" if never else "")
+
+
 def verdict(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Wins and losses as sentences in Markdown: each of our methods against the baseline; then the one with the knowledge base (the last
     one where there is none) against each of `PRODUCTION`."""
@@ -98,7 +107,7 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{int((ratio > 1.03).sum())} of {len(ratio)} (by more than 3 %), latency {ratio.median():.2f} times as long in the median one"
         )
         if name in sooner:
-            text += f"; at TVM's last latency {sooner[name].median():.1f} times sooner in the median one"
+            text += f"; {_sooner(sooner[name].dropna())}"
         said.append(text + ".")
     chosen = label("decisions/kb" if "decisions/kb" in ours else ours[-1]) if ours else ""
     for rival in PRODUCTION.values():

@@ -18,7 +18,7 @@ from tcl.tuning.design_space import Applier, apply, module, sample_programs
 from tcl.tuning.operators import operator_task
 from tcl.tuning.search import evolutionary
 from tcl.tuning.search.base import STRATEGIES, WARM_UP, make
-from tcl.tuning.search.decisions import HEARING, _place_in, split
+from tcl.tuning.search.decisions import HEARING, Draft, _place_in, split
 from tcl.tuning.search.footprints import Footprints
 from tcl.tuning.search.scorer import Scorer, with_body
 from tcl.tuning.search.space import Space, tilings
@@ -238,8 +238,9 @@ def test_what_was_never_measured_is_worth_more_the_less_scores_can_be_trusted(pl
     search = make("decisions", operator_task("matmul:96,64,32"), target, "xgb", platform=platform, seed=1)
     head, space = next(iter(search.spaces.items()))
     known, new = space.draw(2, np.random.default_rng(1))
-    search._measured[int(space.niches(known[None])[0])] = 24
-    both = [(0.1, head, known), (0.0, head, new)]
+    niches = space.niches(np.stack([known, new])).tolist()
+    search._measured[niches[0]] = 24
+    both = [Draft(0.1, head, known, niches[0]), Draft(0.0, head, new, niches[1])]
     search._trusted = [(0.0, 1e-3)] * 12  # scores that were always right
     assert search._curious(both) == both
     search._trusted = [(0.0, 1e-3), (0.0, 4e-3)] * 6

@@ -38,8 +38,14 @@ def test_a_run_that_never_got_there_counts(rows):
 def test_losses_are_said(rows):
     against_tvm, pytorch, onnx = views.verdict(rows)
     assert "faster on 1, slower on 1 of 2" in against_tvm and "2.25 times as long" in against_tvm and "4.0 times sooner" in against_tvm
+    assert "in the median one, never on 1." in against_tvm
     assert "faster on 1 of 2; **slower** on `b` (4.00 times as long)" in pytorch
     assert "faster on 0 of 1; **slower** on `a` (2.00 times as long)" in onnx
+
+
+def test_mostly_never_there_is_said(rows):
+    (against_tvm, *_) = views.verdict([*rows, row("c", "tvm/xgb", 0, 1.0, 1.0), row("c", "decisions/kb", 0, 1.0, None)])
+    assert against_tvm.endswith("; at TVM's last latency on 1 of 3 only.") and "0.0 times" not in against_tvm
 
 
 def test_a_line_a_seed_and_a_dashed_one_for_production(rows):

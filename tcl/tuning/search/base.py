@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +57,11 @@ class Search(ABC):
         seconds: where the time went: "space" (learning the design spaces), "random", "search" (which includes "features",
             "model" and "validate"), "learn".
     """
+
+    first_batch: ClassVar[int | None] = None
+    """Programs of a task's first batch, None for a full one."""
+    largest_batch: ClassVar[int] = 0
+    """Programs a batch, where the budget is eight such batches or more."""
 
     def __init__(
         self, task: Task, target: dict[str, Any], model: str, *, platform: Platform | None = None, seed: int = 0,
@@ -142,6 +147,18 @@ class RandomSearch(Search):
         return None
 
 
+def strategy_of(name: str) -> type[Search]:
+    """The class of a strategy.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if name not in STRATEGIES:
+        raise UserError(f"There is no search strategy {name!r}.", hint=f"Choose one of: {', '.join(STRATEGIES)}.")
+    module, _, kind = STRATEGIES[name].partition(":")
+    return getattr(import_module(module), kind)
+
+
 def make(
     strategy: str,
     task: Task,
@@ -163,7 +180,4 @@ def make(
     Raises:
         UserError: the strategy or the model is not known.
     """
-    if strategy not in STRATEGIES:
-        raise UserError(f"There is no search strategy {strategy!r}.", hint=f"Choose one of: {', '.join(STRATEGIES)}.")
-    module, _, name = STRATEGIES[strategy].partition(":")
-    return getattr(import_module(module), name)(task, target, model, platform=platform, seed=seed, shared=shared, batch=batch)
+    return strategy_of(strategy)(task, target, model, platform=platform, seed=seed, shared=shared, batch=batch)

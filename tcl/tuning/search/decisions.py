@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +47,20 @@ LESSON = 3000
 """Random programs on which the prior's student is trained."""
 
 
+class Draft(NamedTuple):
+    """A program of a design space that may be measured. `head`: of the space; `gene`: int64 (slots,); `niche`: see `Space.niches`."""
+
+    score: float
+    head: str
+    gene: np.ndarray
+    niche: int
+
+
 class DecisionSearch(Search):
     """`model`: "random", "xgb" (boosted trees on the measurements of this task) or a saved cost model's folder."""
+
+    first_batch = 4
+    """The first programs correct the model most, and a search that takes a fraction of a second can afford small batches."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -138,37 +151,38 @@ class DecisionSearch(Search):
         each = max(1, n // (2 * len(archive)))
         reserved = Counter({head: min(each, HEARING - self._heard[head]) for head in archive if self._heard[head] < HEARING})
         verified = self._verified(max(VERIFIED, 4 * n), archive, reserved)
-        greedy, curious = sorted(verified, key=lambda v: -v[0]), self._curious(verified)
+        greedy, curious = sorted(verified, key=lambda d: -d.score), self._curious(verified)
         batch: list[Proposal] = []
-        taken: list[tuple[str, int, np.ndarray]] = []
+        taken: list[Draft] = []
         # a prior that is wrong is wrong about all programs of a kind: before it was corrected, half of the choices must differ
         corrected = len(self.known) >= CORRECTED
         near = {head: 1 if corrected else len(space.slots) // 2 for head, space in self.spaces.items()}
 
-        def fits(head: str, niche: int, gene: np.ndarray, by: str) -> bool:
-            if by == "curiosity" and (sum(k == niche for _, k, _ in taken) >= 2 or len(batch) + reserved.total() - reserved[head] >= n):
-                return False
-            return by == "need" or sum(h == head and int((g != gene).sum()) <= near[head] for h, _, g in taken) < 2
+        def fits(one: Draft, by: str) -> bool:
+            if by == "curiosity":
+                crowded = sum(t.niche == one.niche for t in taken) >= 2
+                if crowded or len(batch) + reserved.total() - reserved[one.head] >= n:
+                    return False
+            return by == "need" or sum(t.head == one.head and int((t.gene != one.gene).sum()) <= near[t.head] for t in taken) < 2
 
         # half of a batch by score alone, half out of curiosity; a small space may have too few niches for that
         for by, ranked, most in (("score", greedy, n // 2), ("curiosity", curious, n), ("need", greedy, n)):
-            for score, head, gene in ranked:
+            for one in ranked:
                 if len(batch) >= most:
                     break
-                niche = self._niche(head, gene)
-                if not fits(head, niche, gene, by) or (program := self._validated(head, gene, batch)) is None:
+                if not fits(one, by) or (program := self._validated(one.head, one.gene, batch)) is None:
                     continue
-                taken.append((head, niche, gene))
-                reserved[head] = max(0, reserved[head] - 1)
-                batch.append(Proposal(program, score))
-        self._heard.update(head for head, _, _ in taken)
+                taken.append(one)
+                reserved[one.head] = max(0, reserved[one.head] - 1)
+                batch.append(Proposal(program, one.score))
+        self._heard.update(one.head for one in taken)
         self._expected |= {p.program.id: float(p.score) for p in batch if p.score is not None}
         return batch
 
     def _verified(
         self, most: int, archive: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]], reserved: Mapping[str, int]
-    ) -> list[tuple[float, str, np.ndarray]]:
-        """(score, head, gene) of the `most` best drafts, and of more of the spaces for which places are reserved."""
+    ) -> list[Draft]:
+        """The `most` best of the archive, and more of the spaces for which places are reserved, scored by the model itself."""
         drafts = [(float(s), h, g) for h, (_, scores, genes) in archive.items() for s, g in zip(scores, genes, strict=True)]
         drafts.sort(key=lambda d: -d[0])
         places = Counter({head: 4 * share for head, share in reserved.items()})
@@ -179,17 +193,14 @@ class DecisionSearch(Search):
                 best.append(draft)
         return self._verify({head: np.stack(genes) for head in archive if (genes := [g for _, h, g in best if h == head])})
 
-    def _curious(self, verified: list[tuple[float, str, np.ndarray]]) -> list[tuple[float, str, np.ndarray]]:
+    def _curious(self, verified: list[Draft]) -> list[Draft]:
         """Verified programs in the order in which they are worth measuring: by their score and by how far it may be off, which is less
         for a niche of which much was measured (an upper confidence bound)."""
         recent = self._trusted[-RECENT:]
         doubt = float(np.std([score + np.log(latency) for score, latency in recent])) if len(recent) >= 8 else 0.0
-        seen = np.array([self._measured[self._niche(h, g)] for _, h, g in verified])
-        bound = np.array([s for s, _, _ in verified]) + doubt / np.sqrt(1.0 + seen)
+        seen = np.array([self._measured[one.niche] for one in verified])
+        bound = np.array([one.score for one in verified]) + doubt / np.sqrt(1.0 + seen)
         return [verified[i] for i in np.argsort(-bound, kind="stable")]
-
-    def _niche(self, head: str, gene: np.ndarray) -> int:
-        return int(self.spaces[head].niches(gene[None])[0])
 
     def _validated(self, head: str, gene: np.ndarray, batch: Sequence[Proposal]) -> Program | None:
         """The program of a gene, as TVM accepts it; None where it is refused, known or in the batch already."""
@@ -225,7 +236,7 @@ class DecisionSearch(Search):
             gene = self.spaces[head].gene(decisions)
             if gene is None:
                 continue
-            niche = self._niche(head, gene)
+            niche = int(self.spaces[head].niches(gene[None])[0])
             if np.isfinite(latency):
                 self._genes.append((float(latency), head, gene))
                 if program.id in self._expected and not self._measured[niche]:
@@ -248,15 +259,15 @@ class DecisionSearch(Search):
         self.scored += len(genes)
         return scores
 
-    def _verify(self, genes: dict[str, np.ndarray]) -> list[tuple[float, str, np.ndarray]]:
-        """(score, head, gene) of programs of all spaces, asked of the model at once."""
+    def _verify(self, genes: dict[str, np.ndarray]) -> list[Draft]:
+        """Programs of all spaces, scored by the model at once."""
         with self.timed("features"):
             tokens, flat = self._features(genes)
         with self.timed("model"):
             scores = self.scorer.score(tokens, flat)
         self.scored += len(scores)
-        each = [(head, gene) for head, rows in genes.items() for gene in rows]
-        return [(float(score), head, gene) for score, (head, gene) in zip(scores, each, strict=True)]
+        each = [one for head, rows in genes.items() for one in zip(repeat(head), rows, self.spaces[head].niches(rows).tolist())]
+        return [Draft(float(score), *one) for score, one in zip(scores, each, strict=True)]
 
     def _features(self, genes: dict[str, np.ndarray]) -> tuple[Tokens, np.ndarray]:
         tokens = [self.spaces[head].tokens(rows) for head, rows in genes.items()]

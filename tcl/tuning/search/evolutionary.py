@@ -1,7 +1,7 @@
 """TVM's own evolutionary search, driven by hand: TVM mutates traces and ranks them, our measurer measures.
 
 The population is TVM's default (512) and so is its xgboost model on per-store features, which lowers every candidate, and where the
-budget allows the size of its batches (`tcl.tuning.tune.LARGEST`); only the number of random programs before the model is used follows
+budget allows the size of its batches (`largest_batch`); only the number of random programs before the model is used follows
 `WARM_UP` instead of TVM's 100, since a budget may be smaller.
 """
 
@@ -22,6 +22,9 @@ SPARE = 16
 
 class EvolutionarySearch(Search):
     """`model`: "random", "xgb" (TVM's XGBModel) or a saved cost model of ours, read through TVM's interface."""
+
+    largest_batch = 64
+    """TVM's own: its search lowers thousands of candidates a batch, and smaller ones would make it slower than TVM is."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
