@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import repeat
+from itertools import repeat, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,8 @@ CORRECTED = 32
 prior believes strongly and wrongly is otherwise never tried."""
 CROWD = 16
 """Programs of a niche in a population: otherwise the many equal ones around the best fill it."""
+INCUMBENTS = 8
+"""Fastest loop bodies whose neighbours are tried."""
 RECENT = 48
 """Chosen programs from which is told how far scores are off."""
 NEWCOMERS = 0.1
@@ -48,12 +50,12 @@ LESSON = 3000
 
 
 class Draft(NamedTuple):
-    """A program of a design space that may be measured. `head`: of the space; `gene`: int64 (slots,); `niche`: see `Space.niches`."""
+    """A program of a design space that may be measured. `head`: of the space; `gene`: int64 (slots,); `body`: see `Space.bodies`."""
 
     score: float
     head: str
     gene: np.ndarray
-    niche: int
+    body: int
 
 
 class DecisionSearch(Search):
@@ -71,9 +73,9 @@ class DecisionSearch(Search):
         self.spaces: dict[str, Space] = {}
         self._genes: list[tuple[float, str, np.ndarray]] = []  # measured: latency, head of the space, gene
         self._batches = 0
-        self._measured: Counter[int] = Counter()  # niche -> measured programs
+        self._measured: Counter[int] = Counter()  # loop body -> measured programs
         self._expected: dict[int, float] = {}  # program -> score
-        self._trusted: list[tuple[float, float]] = []  # of the chosen programs that were the first of their niche: score, latency
+        self._trusted: list[tuple[float, float]] = []  # of the chosen programs that were the first with their loop body: score, latency
         self._tried: defaultdict[str, list[int]] = defaultdict(list)  # head of the space -> keys of genes that were proposed or refused
         self._heard: Counter[str] = Counter()  # head of the space -> chosen programs
         with self.timed("space"):
@@ -157,16 +159,24 @@ class DecisionSearch(Search):
         # a prior that is wrong is wrong about all programs of a kind: before it was corrected, half of the choices must differ
         corrected = len(self.known) >= CORRECTED
         near = {head: 1 if corrected else len(space.slots) // 2 for head, space in self.spaces.items()}
+        steps = self._steps() if corrected else []
 
         def fits(one: Draft, by: str) -> bool:
-            if by == "curiosity":
-                crowded = sum(t.niche == one.niche for t in taken) >= 2
-                if crowded or len(batch) + reserved.total() - reserved[one.head] >= n:
-                    return False
-            return by == "need" or sum(t.head == one.head and int((t.gene != one.gene).sum()) <= near[t.head] for t in taken) < 2
+            if by == "need":
+                return True
+            if by != "score" and len(batch) + reserved.total() - reserved[one.head] >= n:
+                return False
+            if sum(t.body == one.body for t in taken) >= (1 if by == "step" else 2):
+                return False
+            return sum(t.head == one.head and int((t.gene != one.gene).sum()) <= near[t.head] for t in taken) < 2
 
-        # half of a batch by score alone, half out of curiosity; a small space may have too few niches for that
-        for by, ranked, most in (("score", greedy, n // 2), ("curiosity", curious, n), ("need", greedy, n)):
+        # half of a batch by score alone, half not; a small space may have too few niches for that
+        for by, ranked, most in (
+            ("score", greedy, n // 2),
+            ("step", steps, n // 2 + n // 4),
+            ("curiosity", curious, n),
+            ("need", greedy, n),
+        ):
             for one in ranked:
                 if len(batch) >= most:
                     break
@@ -175,8 +185,9 @@ class DecisionSearch(Search):
                 taken.append(one)
                 reserved[one.head] = max(0, reserved[one.head] - 1)
                 batch.append(Proposal(program, one.score))
+                if by != "step":
+                    self._expected[program.id] = one.score
         self._heard.update(one.head for one in taken)
-        self._expected |= {p.program.id: float(p.score) for p in batch if p.score is not None}
         return batch
 
     def _verified(
@@ -193,12 +204,34 @@ class DecisionSearch(Search):
                 best.append(draft)
         return self._verify({head: np.stack(genes) for head in archive if (genes := [g for _, h, g in best if h == head])})
 
+    def _steps(self) -> list[Draft]:
+        """Programs with a new loop body one step away from the fastest: around each the most promising first, the fastest's in turns with
+        the others'. Loop bodies are rugged: next to one that LLVM compiles badly may be the best, and no model tells that."""
+        steps: list[list[Draft]] = []
+        seen: set[int] = set()
+        for _, head, gene in sorted(self._genes, key=lambda g: g[0]):
+            space = self.spaces[head]
+            body = int(space.bodies(gene[None])[0])
+            if body in seen:
+                continue
+            seen.add(body)
+            around = space.steps(gene)
+            new = ~np.isin(space.bodies(around), list(self._measured)) & ~np.isin(space.keys(around), self._tried[head])
+            if (new := np.flatnonzero(new)).size:
+                scores = self._draft(space, around[new]) - 10.0 * space.doubt(around[new])
+                order = np.argsort(-scores, kind="stable")
+                rows = zip(scores[order].tolist(), repeat(head), around[new[order]], space.bodies(around[new[order]]).tolist())
+                steps.append([Draft(*row) for row in rows])
+            if len(seen) == INCUMBENTS:
+                break
+        return [one for turn in zip_longest(*steps) for one in turn if one is not None]
+
     def _curious(self, verified: list[Draft]) -> list[Draft]:
         """Verified programs in the order in which they are worth measuring: by their score and by how far it may be off, which is less
-        for a niche of which much was measured (an upper confidence bound)."""
+        for a loop body of which much was measured (an upper confidence bound)."""
         recent = self._trusted[-RECENT:]
         doubt = float(np.std([score + np.log(latency) for score, latency in recent])) if len(recent) >= 8 else 0.0
-        seen = np.array([self._measured[one.niche] for one in verified])
+        seen = np.array([self._measured[one.body] for one in verified])
         bound = np.array([one.score for one in verified]) + doubt / np.sqrt(1.0 + seen)
         return [verified[i] for i in np.argsort(-bound, kind="stable")]
 
@@ -236,12 +269,12 @@ class DecisionSearch(Search):
             gene = self.spaces[head].gene(decisions)
             if gene is None:
                 continue
-            niche = int(self.spaces[head].niches(gene[None])[0])
+            body = int(self.spaces[head].bodies(gene[None])[0])
             if np.isfinite(latency):
                 self._genes.append((float(latency), head, gene))
-                if program.id in self._expected and not self._measured[niche]:
+                if program.id in self._expected and not self._measured[body]:
                     self._trusted.append((self._expected[program.id], float(latency)))
-            self._measured[niche] += 1
+            self._measured[body] += 1
 
     def _teach(self) -> None:
         each = max(1, LESSON // len(self.spaces))
@@ -266,7 +299,7 @@ class DecisionSearch(Search):
         with self.timed("model"):
             scores = self.scorer.score(tokens, flat)
         self.scored += len(scores)
-        each = [one for head, rows in genes.items() for one in zip(repeat(head), rows, self.spaces[head].niches(rows).tolist())]
+        each = [one for head, rows in genes.items() for one in zip(repeat(head), rows, self.spaces[head].bodies(rows).tolist())]
         return [Draft(float(score), *one) for score, one in zip(scores, each, strict=True)]
 
     def _features(self, genes: dict[str, np.ndarray]) -> tuple[Tokens, np.ndarray]:

@@ -18,6 +18,8 @@ from tcl.features.decision_flat import DecisionFlat
 from tcl.features.decision_tokens import DecisionTokens
 from tcl.features.tokenizer import Tokens
 
+STEPS = 2
+"""How many sizes of a tiling's last loop, smaller and larger, are one step away."""
 MOST_TILINGS = 50_000
 """Tilings kept of one loop; of more, a random part."""
 _NICHE = np.random.default_rng(0).integers(1, 2**62, 64, dtype=np.int64) | 1
@@ -64,6 +66,24 @@ class Slot:
         found = self._order[place]
         inside = (self._keys[place] == keys) & (self.choices[found] == factors).all(axis=1)
         return np.where(inside, found, rows)
+
+    def around(self, row: int) -> list[int]:
+        """Rows one step away from one: of a tiling those whose last loop has the next sizes, smaller and larger, and whose others changed
+        least; of a list, all others."""
+        if self.kind == "categorical":
+            return [other for other in range(len(self.choices)) if other != row]
+        if self.kind != "tile" or self.choices.shape[1] < 2:
+            return []
+        last = self.choices[:, -1]
+        sizes = np.unique(last)
+        at = int(np.searchsorted(sizes, last[row]))
+        found = []
+        for size in sizes[max(0, at - STEPS) : at + STEPS + 1]:
+            if size != last[row]:
+                like = np.flatnonzero(last == size)
+                moved = np.abs(np.log2(self.choices[like, :-1]) - np.log2(self.choices[row, :-1])).sum(axis=1)
+                found.append(int(like[np.argmin(moved)]))
+        return found
 
 
 class Space:
@@ -149,6 +169,28 @@ class Space:
         if not self._inner:
             return self.keys(genes)
         return np.sum([multiplier * (kind[genes[:, s]] + 1) for s, kind, multiplier in self._inner], axis=0, dtype=np.int64)
+
+    def bodies(self, genes: np.ndarray) -> np.ndarray:
+        """int64 (n,): equal for programs with the same innermost loops: the same last tile sizes, unrolled alike."""
+        if not self._inner:
+            return self.keys(genes)
+        return np.sum([multiplier * (kind[genes[:, s]] + 1) for s, kind, multiplier in self._innermost], axis=0, dtype=np.int64)
+
+    @functools.cached_property
+    def _innermost(self) -> list[tuple[int, np.ndarray, np.int64]]:
+        """As `_inner`: of the tiled slots the size of the last loop, of those that choose from a list their choice."""
+        kinds = {"tile": lambda slot: slot.choices[:, -1], "categorical": lambda slot: slot.choices[:, 0]}
+        found = [(s, kinds[slot.kind](slot)) for s, slot in enumerate(self.slots) if slot.kind in kinds]
+        return [(s, kind, _NICHE[-1 - i % len(_NICHE)]) for i, (s, kind) in enumerate(found)]
+
+    def steps(self, gene: np.ndarray) -> np.ndarray:
+        """int64 (n, slots): the programs that are one step away from one and have other innermost loops (`Slot.around`)."""
+        found = []
+        for s, slot in enumerate(self.slots):
+            for row in slot.around(int(gene[s])):
+                found.append(gene.copy())
+                found[-1][s] = row
+        return np.stack(found) if found else np.zeros((0, len(gene)), dtype=np.int64)
 
     @functools.cached_property
     def _inner(self) -> list[tuple[int, np.ndarray, np.int64]]:
