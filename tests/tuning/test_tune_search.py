@@ -21,7 +21,7 @@ from tcl.tuning.search.base import STRATEGIES, WARM_UP, make
 from tcl.tuning.search.decisions import HEARING, Draft, _place_in, split
 from tcl.tuning.search.footprints import Footprints
 from tcl.tuning.search.scorer import Scorer, with_body
-from tcl.tuning.search.space import Space, tilings
+from tcl.tuning.search.space import Slot, Space, tilings
 from tcl.tuning.targets import platform_for
 
 pytestmark = pytest.mark.tvm
@@ -215,8 +215,8 @@ def test_the_place_in_a_group():
     assert _place_in(np.array([], dtype=np.int64)).tolist() == []
 
 
-def test_every_design_space_is_heard_and_no_niche_fills_a_batch(platform, target):
-    """Even where all that was measured speaks for one design space and one niche of it."""
+def test_every_design_space_is_heard_and_no_loop_body_fills_a_batch(platform, target):
+    """Even where all that was measured speaks for one design space."""
     search = make("decisions", operator_task("matmul:96,64,32"), target, "xgb", platform=platform, seed=1)
     favourite = sorted(search.spaces)[0]
     heard = Counter()
@@ -225,22 +225,65 @@ def test_every_design_space_is_heard_and_no_niche_fills_a_batch(platform, target
         chosen = [p.program for p in batch if not p.random]
         heads = [split(p.schedule)[0] for p in chosen]
         heard.update(heads)
-        niches = Counter(
-            int(search.spaces[h].niches(search.spaces[h].gene(split(p.schedule)[1])[None])[0]) for h, p in zip(heads, chosen, strict=True)
-        )
-        assert not niches or (max(niches.values()) <= len(chosen) // 2 and len(niches) >= 4)  # half of a batch is greedy
+        bodies = Counter(_body(search, p) for p in chosen)
+        assert not bodies or (max(bodies.values()) <= 3 and len(bodies) >= len(chosen) // 3)
         search.observe([p.program for p in batch], [1e-5 if split(p.program.schedule)[0] == favourite else 1e-3 for p in batch])
     assert len(search.spaces) > 1 and all(heard[head] >= HEARING for head in search.spaces)
     assert heard[favourite] > 2 * (sum(heard.values()) - heard[favourite]) / (len(search.spaces) - 1)
+
+
+def _body(search, program):
+    head, decisions = split(program.schedule)
+    return int(search.spaces[head].bodies(search.spaces[head].gene(decisions)[None])[0])
+
+
+def test_a_step_leads_to_the_next_size_of_one_innermost_loop():
+    tiles = tilings(48, 3, 64)
+    slot = Slot(0, "tile", tiles)
+    row = slot.row([2, 4, 6])
+    assert sorted(tiles[slot.around(row)].tolist()) == [[2, 2, 12], [2, 3, 8], [3, 4, 4], [4, 4, 3]]
+    assert slot.around(slot.row([1, 1, 48]))  # at the end of the sizes
+    assert Slot(1, "categorical", np.arange(4)[:, None]).around(2) == [0, 1, 3]
+    assert Slot(2, "location", np.arange(3)[:, None]).around(1) == []
+
+
+def test_every_step_has_a_loop_body_of_its_own(target):
+    search = make("decisions", operator_task("matmul:96,64,32"), target, "random")
+    space = next(iter(search.spaces.values()))
+    gene = space.draw(1, np.random.default_rng(3))[0]
+    around = space.steps(gene)
+    assert len(around) > 8 and ((around != gene).sum(axis=1) == 1).all()
+    bodies = space.bodies(around)
+    assert len(np.unique(bodies)) == len(bodies) and space.bodies(gene[None])[0] not in bodies
+    outer = space.slots[0].choices
+    same = np.flatnonzero(outer[:, -1] == outer[gene[0], -1])
+    moved = np.repeat(gene[None], len(same), axis=0)
+    moved[:, 0] = same
+    assert len(same) > 1 and len(np.unique(space.bodies(moved))) == 1  # how outer loops are split is not part of it
+
+
+def test_neighbours_of_the_fastest_are_measured_whatever_their_score(platform, target):
+    """A quarter of a batch is one step away from the fastest loop bodies, with a body that nobody has measured."""
+    search = make("decisions", operator_task("dense:64,96,96"), target, "xgb", platform=platform, seed=3)
+    programs = search.draw(40)
+    search.observe(programs, np.geomspace(1e-5, 1e-2, 40).tolist())
+    known = {_body(search, p) for p in programs}
+    batch = [p.program for p in search.propose(16) if not p.random]
+    near = set()
+    for program in programs:
+        head, decisions = split(program.schedule)
+        near |= {search.spaces[head].text(gene) for gene in search.spaces[head].steps(search.spaces[head].gene(decisions))}
+    steps = [p for p in batch if p.schedule in near and _body(search, p) not in known]
+    assert len(steps) >= 3
 
 
 def test_what_was_never_measured_is_worth_more_the_less_scores_can_be_trusted(platform, target):
     search = make("decisions", operator_task("matmul:96,64,32"), target, "xgb", platform=platform, seed=1)
     head, space = next(iter(search.spaces.items()))
     known, new = space.draw(2, np.random.default_rng(1))
-    niches = space.niches(np.stack([known, new])).tolist()
-    search._measured[niches[0]] = 24
-    both = [Draft(0.1, head, known, niches[0]), Draft(0.0, head, new, niches[1])]
+    bodies = space.bodies(np.stack([known, new])).tolist()
+    search._measured[bodies[0]] = 24
+    both = [Draft(0.1, head, known, bodies[0]), Draft(0.0, head, new, bodies[1])]
     search._trusted = [(0.0, 1e-3)] * 12  # scores that were always right
     assert search._curious(both) == both
     search._trusted = [(0.0, 1e-3), (0.0, 4e-3)] * 6

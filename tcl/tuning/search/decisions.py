@@ -40,7 +40,7 @@ prior believes strongly and wrongly is otherwise never tried."""
 CROWD = 16
 """Programs of a niche in a population: otherwise the many equal ones around the best fill it."""
 INCUMBENTS = 8
-"""Fastest loop bodies whose neighbours are tried."""
+"""Fastest measured loop bodies whose neighbours are tried."""
 RECENT = 48
 """Chosen programs from which is told how far scores are off."""
 NEWCOMERS = 0.1
@@ -148,8 +148,8 @@ class DecisionSearch(Search):
         return population
 
     def _pick(self, n: int, archive: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]) -> list[Proposal]:
-        """Of the best drafts, verified, validated by TVM and not known yet: half by score alone, half out of curiosity, at most two of a
-        niche, among them a few of every space that had no hearing yet."""
+        """Programs that TVM accepts and that are not known yet: half of them by score alone, a quarter one step from the fastest measured,
+        a quarter out of curiosity; at most two with the same loop body, and a few of every space that had no hearing yet."""
         each = max(1, n // (2 * len(archive)))
         reserved = Counter({head: min(each, HEARING - self._heard[head]) for head in archive if self._heard[head] < HEARING})
         verified = self._verified(max(VERIFIED, 4 * n), archive, reserved)
@@ -170,13 +170,9 @@ class DecisionSearch(Search):
                 return False
             return sum(t.head == one.head and int((t.gene != one.gene).sum()) <= near[t.head] for t in taken) < 2
 
-        # half of a batch by score alone, half not; a small space may have too few niches for that
-        for by, ranked, most in (
-            ("score", greedy, n // 2),
-            ("step", steps, n // 2 + n // 4),
-            ("curiosity", curious, n),
-            ("need", greedy, n),
-        ):
+        # a small space may hold too few loop bodies for all that
+        ways = (("score", greedy, n // 2), ("step", steps, 3 * n // 4), ("curiosity", curious, n), ("need", greedy, n))
+        for by, ranked, most in ways:
             for one in ranked:
                 if len(batch) >= most:
                     break
