@@ -21,6 +21,7 @@ BENCHES = {
     "sampling": "tcl.bench.sampling",
     "continual": "tcl.bench.continual",
     "tuning": "tcl.bench.tuning",
+    "landscape": "tcl.bench.landscape",
     "app": "tcl.bench.app",
     "steps": "tcl.bench.steps",
 }

@@ -44,7 +44,7 @@ from tcl.workspace import workspace
 
 PHASES = ("tasks", "baselines", "search", "final", "network", "export")
 BATCH = 16
-"""Programs a batch of a single operator, unless its strategy wants more. A network's batches are smaller: see `_full_batch`."""
+"""Programs a batch of a single operator, unless its strategy wants more. A network's batches are smaller: see `full_batch`."""
 FIRST = ("pytorch",)
 """Timed before the search, so that its charts have them; others after it: compiling with `torch.compile` alone takes a while, and
 a person waits for the first result."""
@@ -83,6 +83,10 @@ class Run:
     @property
     def target(self) -> dict[str, Any]:
         return json.loads(self.platform.target)
+
+    @property
+    def full_batch(self) -> int:
+        return full_batch(self.strategy, self.trials, len(self.subject.tasks))
 
     def phase(self, name: str, task: str = "") -> None:
         self.progress.event("phase", name=name, task=task)
@@ -202,7 +206,9 @@ def search(run: Run) -> None:
         account = next_task(accounts)
         if account is None:
             return
-        proposals = _propose(run, account.task, min(_batch_size(run, account.task), run.trials - done))
+        proposals = _propose(
+            run, account.task, min(batch_size(run.strategy, run.full_batch, run.journal.count(account.task)), run.trials - done)
+        )
         if not proposals:
             account.exhausted = True
             continue
@@ -225,7 +231,7 @@ def _propose(run: Run, task: Task, n: int) -> list[strategies.Proposal]:
     with busy():
         if task.id not in run.searches:
             made = strategies.make(
-                run.strategy, task, run.target, run.model, platform=run.platform, seed=run.seed, shared=run.shared, batch=_full_batch(run)
+                run.strategy, task, run.target, run.model, platform=run.platform, seed=run.seed, shared=run.shared, batch=run.full_batch
             )
             run.searches[task.id] = made
             past = [t for t in run.journal.trials[task.id].values() if t.costs or t.error]
@@ -242,17 +248,17 @@ def _measure(run: Run, task: Task, proposals: list[strategies.Proposal]) -> list
     return [replace(m, source=sources.RANDOM) if p.random else m for p, m in zip(proposals, measured, strict=True)]
 
 
-def _batch_size(run: Run, task: Task) -> int:
-    """Until it has its full size, a batch is as large as what was measured before."""
-    full = _full_batch(run)
-    return min(full, max(strategies.strategy_of(run.strategy).first_batch or full, run.journal.count(task)))
+def batch_size(strategy: str, full: int, measured: int) -> int:
+    """Programs of the next batch of a task of which so many were measured: until a batch has its full size, it is as large as that."""
+    return min(full, max(strategies.strategy_of(strategy).first_batch or full, measured))
 
 
-def _full_batch(run: Run) -> int:
-    """Each task of a network should be served at least twice, and no batch be so small that building in parallel is lost."""
-    if len(run.subject.tasks) == 1:
-        return max(BATCH, min(strategies.strategy_of(run.strategy).largest_batch, run.trials // 8))
-    return max(2, min(BATCH, run.trials // (2 * len(run.subject.tasks))))
+def full_batch(strategy: str, trials: int, tasks: int) -> int:
+    """Programs a batch. Each task of a network should be served at least twice, and no batch be so small that building in parallel is
+    lost."""
+    if tasks == 1:
+        return max(BATCH, min(strategies.strategy_of(strategy).largest_batch, trials // 8))
+    return max(2, min(BATCH, trials // (2 * tasks)))
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------------

@@ -146,14 +146,9 @@ class Scorer:
             if voice != self.voice:
                 self.voice, self._student = voice, None
         self._calibrate(goal)
-        features, margin = flat_task(self._wide(self._flat), self._task), self._margin(self._prior_scores)
+        features, margin = flat_task(wide(self._flat, self.footprints), self._task), self._margin(self._prior_scores)
         self._pool.tasks[self._id] = Lessons(self._operator, features, goal, margin, float(self._calibration[0]))
         self._pool.version += 1
-
-    def _wide(self, flat: np.ndarray) -> np.ndarray:
-        """What the trees see of programs: their flat features, the loop bodies left to LLVM, the data that their tiles touch."""
-        extra = self.footprints.columns(flat) if self.footprints is not None else np.zeros((len(flat), COLUMNS), dtype=np.float32)
-        return np.concatenate([with_body(flat), extra], axis=1)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -213,8 +208,8 @@ class Scorer:
         self._learn()
         if self._trees is None:
             return prior if self.prior is not None else self.rng.random(len(flat), dtype=np.float32)
-        wide = self._wide(flat)
-        features = wide if self._alone else flat_task(wide, self._task)
+        features = wide(flat, self.footprints)
+        features = features if self._alone else flat_task(features, self._task)
         margin = np.full(len(flat), self._usual, dtype=np.float32) if self.doubting else self._margin(prior)
         return np.asarray(self._trees.inplace_predict(features, base_margin=margin), dtype=np.float32)
 
@@ -230,6 +225,12 @@ class Scorer:
 def flat_task(flat: np.ndarray, task: np.ndarray) -> np.ndarray:
     """float32 (n, D + T): flat features beside those of the task."""
     return np.concatenate([flat, np.repeat(task[None], len(flat), axis=0)], axis=1)
+
+
+def wide(flat: np.ndarray, footprints: Footprints | None) -> np.ndarray:
+    """float32 (n, D + …): what the trees see of programs: their flat features, the loop bodies left to LLVM, the data their tiles touch."""
+    extra = footprints.columns(flat) if footprints is not None else np.zeros((len(flat), COLUMNS), dtype=np.float32)
+    return np.concatenate([with_body(flat), extra], axis=1)
 
 
 def with_body(flat: np.ndarray) -> np.ndarray:
