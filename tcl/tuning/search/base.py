@@ -32,7 +32,7 @@ STRATEGIES = {
 """Name -> where its class is."""
 
 WARM_UP = 16
-"""Random programs that are measured before a model that knows nothing is asked."""
+"""Random programs that are measured before a model that knows nothing is asked; of a model that knows something, half of as many."""
 RANDOM_SHARE = 0.1
 """Share of random programs in every later batch: they keep the model honest, and tell what a program costs without search."""
 
@@ -79,6 +79,7 @@ class Search(ABC):
     def propose(self, n: int) -> list[Proposal]:
         """Up to `n` distinct programs that were not proposed or observed before; none when the design space is exhausted."""
         guided = n - self._random_share(n) if self.ready() else 0
+        counts = guided > 0 and not self._new
         batch: list[Proposal] = []
         if guided > 0:
             with self.timed("search"):
@@ -87,15 +88,21 @@ class Search(ABC):
         with self.timed("random"):  # first: built first, they tell how long a build of this task usually takes
             batch = [Proposal(p) for p in self.draw(n - len(batch))] + batch
         self.known |= {p.program.id: np.nan for p in batch}
-        if guided:
+        if counts:
             self._proposed += len(batch)
             self._random += sum(p.random for p in batch)
         return batch
 
+    @property
+    def _new(self) -> bool:
+        """Whether hardly anything of the task is known. A task of a network gets few programs in all, and small batches."""
+        return len(self.known) < min(WARM_UP, self.batch)
+
     def _random_share(self, n: int) -> int:
-        """How many of the next n programs are drawn at random: one of a new task, then their share, over small batches too."""
-        if not self.known:
-            return max(1, round(RANDOM_SHARE * n))
+        """How many of the next n programs are drawn at random: half of a task's first (what a model believes of a task that it has not seen
+        is at its worst then), later their share, over small batches too."""
+        if self._new:
+            return max(1, n // 2)
         return min(n, max(0, round(RANDOM_SHARE * (self._proposed + n)) - self._random))
 
     def observe(self, programs: Sequence[Program], latencies: Sequence[float]) -> None:
