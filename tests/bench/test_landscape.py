@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,9 @@ from tcl.errors import UserError
 from tcl.programs.dataset import Dataset
 from tcl.programs.types import Program
 from tcl.progress import Progress
+from tcl.tuning.design_space import sample_programs
 from tcl.tuning.operators import operator_task
+from tcl.tuning.targets import platform_for
 from tcl.tuning.tune import tune
 
 pytestmark = pytest.mark.tvm
@@ -63,9 +67,4 @@ def test_nothing_measured_is_said(records, tmp_path):
 
 
 def _drawn(task):
-    import json
-
-    from tcl.tuning.design_space import sample_programs
-    from tcl.tuning.targets import platform_for
-
     return sample_programs(task, json.loads(platform_for("native").target), 24, seed=9)
