@@ -34,13 +34,13 @@ def choose(page: Page, picker: str, option: str) -> None:
     """One of a picker's options. A picker that is pressed while the page changes under it does not open, so it is pressed again."""
     wanted = page.get_by_role("option", name=option)
     box = page.get_by_role("combobox", name=re.compile(picker))
-    for _ in range(5):
+    for _ in range(8):
         box.scroll_into_view_if_needed()  # an open list closes when the page scrolls
         page.wait_for_timeout(500)
         box.click()
         try:
-            wanted.wait_for(timeout=3000)
-            break
+            wanted.click(timeout=3000)  # within the time limit too: a list that is open may close again before it is clicked
+            return
         except TimeoutError:
             page.keyboard.press("Escape")
     wanted.click()
