@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tcl.bench.priors import PRIORS, prior
+from tcl.bench.priors import priors
 from tcl.bench.report import machine
 from tcl.errors import UserError
 from tcl.programs.types import Program, Task
@@ -99,9 +99,7 @@ def run(
 
     task = operator_task(subject)
     landscape = Landscape.of(task, [Path(path) for path in records])
-    known = {
-        n: str(prior(n, [subject], workspace() / "bench" / "priors", progress)) for n in PRIORS if any(m.endswith(f"/{n}") for m in methods)
-    }
+    known = priors(methods, [subject], workspace() / "bench" / "priors", progress)
     rows: list[dict[str, Any]] = []
     plan = [(method, seed) for seed in range(seeds) for method in methods]
     for done, (method, seed) in enumerate(plan):

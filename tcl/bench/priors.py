@@ -50,6 +50,12 @@ def prior(name: str, subjects: Sequence[str], folder: Path, progress: Progress) 
     return place
 
 
+def priors(methods: Iterable[str], subjects: Sequence[str], folder: Path, progress: Progress) -> dict[str, str]:
+    """Those of `PRIORS` that methods (STRATEGY/MODEL) ask for: name -> folder."""
+    asked = {method.partition("/")[2] for method in methods}
+    return {name: str(prior(name, subjects, folder, progress)) for name in PRIORS if name in asked}
+
+
 def without(dataset: Dataset, subjects: Iterable[str]) -> Split:
     """A split by task whose test part is what `subjects` hold, near-duplicates included."""
     from tcl.programs.splits import Split, split_by_task

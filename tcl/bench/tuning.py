@@ -27,7 +27,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tcl.bench.priors import PRIORS, prior
+from tcl.bench.priors import PRIORS, priors
 from tcl.bench.report import goal, machine
 from tcl.files import write_json
 from tcl.programs.types import Program, content_id, format_id
@@ -97,9 +97,8 @@ def run(
     missing = 0
 
     @cache  # a network is read and cut into tasks once, not once a seed
-    def priors(together: tuple[str, ...]) -> dict[str, str]:
-        wanted = [name for name in PRIORS if any(_model(m) == name for m in methods)]
-        return {name: str(prior(name, together, place / "priors", progress)) for name in wanted}
+    def known(together: tuple[str, ...]) -> dict[str, str]:
+        return priors(methods, together, place / "priors", progress)
 
     for done, (seed, subject, count, together) in enumerate(plan):
         progress.step(done, len(plan), f"{subject} seed {seed}")
@@ -111,7 +110,7 @@ def run(
             if time.monotonic() > deadline:
                 missing += 1
                 continue
-            write_json(file, _cell(subject, count, seed, methods, timed, priors(together)))
+            write_json(file, _cell(subject, count, seed, methods, timed, known(together)))
         rows += json.loads(file.read_text())
     progress.step(len(plan), len(plan), "done")
     production = {r["subject"]: {k: r[k] for k in r if k.removesuffix("_ms") in rivals} for r in reversed(rows) if r["seed"] == 0}

@@ -212,12 +212,13 @@ class DecisionSearch(Search):
                 continue
             seen.add(body)
             around = space.steps(gene)
-            new = ~np.isin(space.bodies(around), list(self._measured)) & ~np.isin(space.keys(around), self._tried[head])
-            if (new := np.flatnonzero(new)).size:
-                scores = self._draft(space, around[new]) - 10.0 * space.doubt(around[new])
+            bodies = space.bodies(around)
+            new = ~np.isin(bodies, list(self._measured)) & ~np.isin(space.keys(around), self._tried[head])
+            if new.any():
+                around, bodies = around[new], bodies[new]
+                scores = self._draft(space, around) - 10.0 * space.doubt(around)
                 order = np.argsort(-scores, kind="stable")
-                rows = zip(scores[order].tolist(), repeat(head), around[new[order]], space.bodies(around[new[order]]).tolist())
-                steps.append([Draft(*row) for row in rows])
+                steps.append([Draft(float(scores[i]), head, around[i], int(bodies[i])) for i in order])
             if len(seen) == INCUMBENTS:
                 break
         return [one for turn in zip_longest(*steps) for one in turn if one is not None]
