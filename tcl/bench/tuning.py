@@ -8,7 +8,9 @@ A method is written STRATEGY/MODEL, MODEL being random, xgb, the folder of a sav
 A cell is a subject with a seed, all methods one after the other on the same machine; each finished one is a JSON file in `cells`, and a
 run that was stopped, or that reaches `time_limit_s`, goes on from there. Candidates scored per second count the cost model's scores over
 the time of the whole search (features, scores, mutation, validation of what is proposed). Time is counted from the start of the search:
-the baselines before it are no method's. Latencies of operators are those of a last measurement of all methods' best programs in turns.
+the baselines before it are no method's. Latencies of operators are those of a last measurement, in turns, of all programs that were a
+method's best at some time: the lowest latency that a search saw of a program is partly luck. A method has reached the baseline's latency
+when the program that it would have returned then is as fast as the baseline's last one, both measured in turns.
 What production uses (PyTorch eager, torch.compile, ONNX Runtime) is timed in the same run, on the same threads, once for each operator
 and network.
 """
@@ -21,15 +23,18 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tcl.bench.priors import PRIORS, priors
 from tcl.bench.report import goal, machine
+from tcl.errors import UserError
 from tcl.files import write_json
+from tcl.programs.dataset import Dataset
 from tcl.programs.types import Program, content_id, format_id
 from tcl.progress import Progress
 from tcl.workspace import workspace
@@ -42,32 +47,59 @@ OPERATORS = (
 NETWORKS = ("resnet18", "mobilenet_v2", "bert_tiny")
 BASELINE = "tvm/xgb"
 SCORED_GOAL, FASTER_GOAL, FASTER_FLOOR, LATENCY_GOAL, NEVER_WORSE = 20_000.0, 16.8, 5.0, 1.20, 1.03
-TURNS = 7
-"""How often the methods' best programs are measured in turns at the end of a cell."""
+TURNS = 9
+"""How often programs are measured in turns at the end of a cell."""
+EQUAL = 1.01
+"""Latencies measured in turns count as equal up to this ratio: their medians repeat no better."""
 
 
 class Curve(Progress):
-    """The best latency over the seconds of the search."""
+    """The best latency over the seconds of the search: of an operator, or the sum over a network's tasks, once all have one."""
 
     def __init__(self) -> None:
         self.started = math.nan
-        self.points: list[tuple[float, float]] = []  # seconds since the search started, best latency so far
+        self.ended = math.nan  # seconds of the search
+        self.points: list[tuple[float, float]] = []  # seconds since the search started, best latency; wherever that changed
+        self.holders: list[str] = []  # of an operator: the program that was the best then
+        self._weights: dict[str, float] = {}
+        self._best: dict[str, float] = {}  # by task
 
     def event(self, kind: str, **data: Any) -> None:
-        now = time.monotonic()
         if kind == "phase" and data["name"] == "search":
-            self.started = now
-        elif kind == "measured" and data["best_s"]:
-            self.points.append((now - self.started, data["best_s"]))
+            self.started = time.monotonic()
+        elif kind == "task":
+            self._weights[data["task"]] = data["weight"]
+        elif kind == "measured":
+            self._measured(time.monotonic() - self.started, data)
+
+    def _measured(self, now: float, data: Mapping[str, Any]) -> None:
+        self.ended = now
+        task = data["task"]
+        if data["best_s"] and data["best_s"] < self._best.get(task, math.inf):
+            self._best[task] = data["best_s"]
+            if len(self._best) == len(self._weights):
+                self.points.append((now, sum(self._weights[t] * best for t, best in self._best.items())))
+                self.holders.append("")
+        if self.holders and data["latency_s"] == self._best[task]:  # all programs of a batch tell the best after it
+            self.holders[-1] = data["program"]
+
+    def measured_again(self, latencies: Mapping[str, float], last: str) -> Curve:
+        """Of an operator: the curve of the same programs with other latencies, by program; those without one are left out. `last`: the
+        program that the run chose in the end. It may rise: what looked faster need not be."""
+        again = Curve()
+        again.ended = self.ended
+        pairs = [(s, p) for (s, _), p in zip([*self.points, (self.ended, 0.0)], [*self.holders, last], strict=True) if p in latencies]
+        again.points = [(seconds, latencies[p]) for seconds, p in pairs]
+        again.holders = [p for _, p in pairs]
+        return again
 
     def reaches(self, latency_s: float) -> float | None:
-        """Seconds of search until a program was at least as fast; None where none was."""
+        """Seconds of search until the best program was at least as fast; None where none was."""
         return next((seconds for seconds, best in self.points if best <= latency_s), None)
 
     def steps(self) -> list[tuple[float, float]]:
-        """The points at which it fell, rounded: all that a chart needs."""
-        falls = [after for before, after in pairwise([(0.0, math.inf), *self.points]) if after[1] < before[1]]
-        return [(round(seconds, 2), round(best, 9)) for seconds, best in falls]
+        """The points, rounded."""
+        return [(round(seconds, 2), round(best, 9)) for seconds, best in self.points]
 
 
 def run(
@@ -81,11 +113,13 @@ def run(
     seeds: int = 3,
     rivals: Sequence[str] = ("pytorch", "torch_compile", "onnxruntime"),
     cells: str = "",
+    resume: str = "",
     time_limit_s: float = 1e9,
 ) -> dict[str, Any]:
     """One row an operator or network, method and seed; goals over all of them.
 
-    cells: where finished cells and the priors are kept. time_limit_s: start no cell after it; `missing` counts those left.
+    cells: where finished cells and the priors are kept. resume: an earlier result (--out) whose rows are taken for the cells that they
+    fill, as long as the methods are the same. time_limit_s: start no cell after it; `missing` counts those left.
     """
     place = Path(cells) if cells else workspace() / "bench" / "tuning"
     place.mkdir(parents=True, exist_ok=True)
@@ -95,6 +129,7 @@ def run(
     deadline = time.monotonic() + time_limit_s
     rows: list[dict[str, Any]] = []
     missing = 0
+    earlier = _earlier(resume, methods)
 
     @cache  # a network is read and cut into tasks once, not once a seed
     def known(together: tuple[str, ...]) -> dict[str, str]:
@@ -106,6 +141,8 @@ def run(
         timed = rivals if seed == 0 else ()
         key = format_id(content_id(json.dumps([subject, seed, count, methods, timed])))
         file = place / f"{re.sub(r'[^a-z0-9]+', '-', subject)}-{seed}-{key}.json"
+        if not file.exists() and (filled := earlier.get((subject, seed, count))):
+            write_json(file, filled)
         if not file.exists():
             if time.monotonic() > deadline:
                 missing += 1
@@ -118,6 +155,26 @@ def run(
     return {"bench": "tuning", "rows": rows, "missing": missing, "goals": goals(rows), "machine": machine()}
 
 
+def _earlier(path: str, methods: Sequence[str]) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
+    """The rows of an earlier result by subject, seed and trials, where it has all methods.
+
+    Raises:
+        UserError: it is no result of this benchmark.
+    """
+    if not path:
+        return {}
+    try:
+        result = json.loads(Path(path).read_text())
+        if result["bench"] != "tuning":
+            raise ValueError(f"it is one of {result['bench']}")
+        found: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
+        for row in result["rows"]:
+            found.setdefault((row["subject"], row["seed"], row["trials"]), []).append(row)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is no result of this benchmark: {error!r}.", hint="Name a file written with --out.") from None
+    return {key: group for key, group in found.items() if [r["method"] for r in group] == list(methods)}
+
+
 def _cell(
     subject: str, trials: int, seed: int, methods: Sequence[str], rivals: Sequence[str], priors: dict[str, str]
 ) -> list[dict[str, Any]]:
@@ -126,7 +183,8 @@ def _cell(
 
     rows: list[dict[str, Any]] = []
     curves: dict[str, Curve] = {}
-    programs: dict[str, str] = {}
+    chosen: dict[str, str] = {}  # method -> the program it ends with
+    schedules: dict[str, str] = {}
     processor = machine()["processor"]  # a run that goes on elsewhere has rows of several
     with tempfile.TemporaryDirectory() as folder:
         for method in methods:
@@ -138,26 +196,30 @@ def _cell(
                 seed=seed, export=False, rivals=() if rows else rivals, progress=curves[method],
             )  # fmt: skip
             if result.get("best_program"):
-                programs[method] = schedule_of(out, result["best_program"])
+                chosen[method] = result["best_program"]
+                schedules |= schedules_of(out, [*curves[method].holders, chosen[method]])
             production = {} if rows else {f"{r}_ms": _ms(result[f"{r}_latency_s"]) for r in rivals}
-            rows.append(_row(subject, method, seed, result) | production | {"curve": curves[method].steps(), "processor": processor})
-    again = in_turns(subject, programs)
+            rows.append(_row(subject, method, seed, trials, result) | production | {"processor": processor})
+    again = in_turns(subject, schedules)
+    curves |= {method: curves[method].measured_again(again, program) for method, program in chosen.items()}
     for row in rows:
-        row["best_ms"] = _ms(again.get(row["method"])) or row["best_ms"]
+        row["best_ms"] = _ms(again.get(chosen.get(row["method"], ""))) or row["best_ms"]
+        row["curve"] = curves[row["method"]].steps()
     _add_times(rows, curves)
     return rows
 
 
-def schedule_of(folder: Path, program: str) -> str:
-    from tcl.programs.dataset import Dataset
-
-    programs = Dataset.open(folder).programs()
-    return programs.loc[programs["program"].map(format_id) == program, "schedule"].iloc[0]
+def schedules_of(folder: Path, programs: Collection[str]) -> dict[str, str]:
+    """The schedules of those of a dataset's programs."""
+    found = Dataset.open(folder).programs()
+    names = found["program"].map(format_id)
+    wanted = names.isin(set(programs))
+    return dict(zip(names[wanted], found.loc[wanted, "schedule"], strict=True))
 
 
 def in_turns(subject: str, schedules: Mapping[str, str]) -> dict[str, float]:
-    """Latency, in seconds, of each method's best program of an operator, measured once more in turns: the methods ran minutes apart,
-    and meanwhile a machine changes by more than they differ."""
+    """Latency, in seconds, of programs of an operator (any key -> schedule), measured once more in turns: the methods ran minutes apart,
+    and meanwhile a machine changes by more than they differ. Programs that cannot run have none."""
     from tcl.tuning.measure import Measurer
     from tcl.tuning.subject import subject as read
     from tcl.tuning.targets import platform_for
@@ -165,28 +227,38 @@ def in_turns(subject: str, schedules: Mapping[str, str]) -> dict[str, float]:
     if not schedules:  # a network's latency is that of the whole network, timed at its end
         return {}
     (task,) = read(subject).tasks
-    programs = {method: Program(task.id, schedule) for method, schedule in schedules.items()}
+    programs = {key: Program(task.id, schedule) for key, schedule in schedules.items()}
     distinct = list({p.id: p for p in programs.values()}.values())
     with Measurer() as measurer:
-        rounds = [measurer.measure(platform_for("native"), task, distinct) for _ in range(TURNS)]
-    found = {
-        p.id: [r.latency_s for r in group if math.isfinite(r.latency_s)]
-        for p, group in zip(distinct, zip(*rounds, strict=True), strict=True)
-    }
-    return {method: statistics.median(found[p.id]) for method, p in programs.items() if found[p.id]}
+        turns = [[m.latency_s for m in measurer.measure(platform_for("native"), task, distinct)] for _ in range(TURNS)]
+    found = dict(zip((p.id for p in distinct), at_one_pace(np.array(turns)).tolist(), strict=True))
+    return {key: found[p.id] for key, p in programs.items() if math.isfinite(found[p.id])}
+
+
+def at_one_pace(turns: np.ndarray) -> np.ndarray:
+    """float64 (programs,) of float64 (turns, programs), NaN where a program failed: each program's median, as if all turns had been
+    equally fast. A turn that something else slowed down slowed all programs down, those that were measured alike in every turn tell how
+    much."""
+    always = turns[:, np.isfinite(turns).all(axis=0)]
+    pace = np.exp(np.log(always).mean(axis=1)) if always.shape[1] else np.ones(len(turns))
+    kept = np.isfinite(turns).any(axis=0)
+    out = np.full(turns.shape[1], np.nan)
+    out[kept] = np.nanmedian(turns[:, kept] / pace[:, None], axis=0) * np.median(pace)
+    return out
 
 
 def _model(method: str) -> str:
     return method.partition("/")[2]
 
 
-def _row(subject: str, method: str, seed: int, result: dict[str, Any]) -> dict[str, Any]:
+def _row(subject: str, method: str, seed: int, trials: int, result: dict[str, Any]) -> dict[str, Any]:
     spent = result["time_s"]
     search = spent.get("search", 0.0) + spent.get("space", 0.0)
     return {
         "subject": subject,
         "method": method,
         "seed": seed,
+        "trials": trials,
         "measured": result["measured"],
         "failed": sum(result["failed"].values()),
         "best_ms": _ms(result["best_latency_s"]),
@@ -201,15 +273,15 @@ def _row(subject: str, method: str, seed: int, result: dict[str, Any]) -> dict[s
 
 
 def _add_times(rows: Sequence[dict[str, Any]], curves: dict[str, Curve]) -> None:
-    """To rows of one subject and seed: seconds of search until the baseline's final latency was reached, and how often faster that
-    is than the baseline's own last program."""
-    points = curves[BASELINE].points if BASELINE in curves else []
-    if not points:
+    """To rows of one subject and seed: seconds of search until the baseline's last latency was reached, and how often faster that
+    is than all of the baseline's search."""
+    baseline = curves.get(BASELINE)
+    if baseline is None or not baseline.points:
         return
-    end, latency = points[-1]
+    target = baseline.points[-1][1] * EQUAL
     for row in rows:
-        row["reach_s"] = curves[row["method"]].reaches(latency)
-        row["times_faster"] = end / row["reach_s"] if row["reach_s"] else None
+        row["reach_s"] = curves[row["method"]].reaches(target)
+        row["times_faster"] = baseline.ended / row["reach_s"] if row["reach_s"] else None
 
 
 def _ms(seconds: float | None) -> float | None:

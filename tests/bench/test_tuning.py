@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 
 from tcl.bench.priors import without
-from tcl.bench.tuning import BASELINE, Curve, goals, in_turns, run, schedule_of
+from tcl.bench.tuning import BASELINE, Curve, at_one_pace, goals, in_turns, run, schedules_of
+from tcl.errors import UserError
 from tcl.programs.dataset import Dataset
 from tcl.progress import Progress
 from tcl.tuning.tune import tune
@@ -23,29 +27,71 @@ def test_a_small_run(tmp_path, monkeypatch):
     result = run(**how)
     monkeypatch.setattr("tcl.bench.tuning._cell", None)  # a finished cell is read
     assert run(**how)["rows"] == result["rows"]
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    elsewhere = {**how, "cells": str(tmp_path / "elsewhere"), "time_limit_s": -1, "resume": str(tmp_path / "result.json")}
+    assert run(**elsewhere)["rows"] == result["rows"]  # so is one that an earlier result holds
+    assert run(**{**elsewhere, "cells": str(tmp_path / "more"), "trials": 7})["missing"] == 1
+    (tmp_path / "result.json").write_text('{"bench": "scan", "rows": []}')
+    with pytest.raises(UserError, match="no result of this benchmark"):
+        run(**elsewhere)
     assert [r["method"] for r in result["rows"]] == ["random/random", "decisions/random"]
     for row in result["rows"]:
         assert row["measured"] + row["failed"] == 6 and row["best_ms"] > 0 and row["correct"]
         assert row["pytorch_ms"] == result["rows"][0]["pytorch_ms"] > 0  # timed once
-        assert row["curve"][-1][1] * 1e3 == pytest.approx(min(b for _, b in row["curve"]) * 1e3)
+        assert row["curve"][-1][1] * 1e3 == pytest.approx(row["best_ms"], abs=1e-6)
     assert result["rows"][1]["scored"] > 1000
 
 
 @pytest.mark.tvm
 def test_the_last_measurement_is_of_each_methods_program(tmp_path):
-    result = tune("matmul:32,32,32", trials=6, out=tmp_path / "out", model="random", export=False, rivals=())
-    best = schedule_of(tmp_path / "out", result["best_program"])
+    curve = Curve()
+    result = tune("matmul:32,32,32", trials=6, out=tmp_path / "out", model="random", export=False, rivals=(), progress=curve)
+    assert len(curve.holders) == len(curve.points) and curve.holders[-1]
+    schedules = schedules_of(tmp_path / "out", [*curve.holders, result["best_program"]])
+    assert schedules.keys() == {*curve.holders, result["best_program"]}
+    best = schedules[result["best_program"]]
     again = in_turns("matmul:32,32,32", {"a": best, "b": "not a trace", "c": best})
     assert again.keys() == {"a", "c"} and again["a"] == again["c"] > 0  # one program is measured once; what cannot run has no latency
     assert in_turns("resnet18", {}) == {}
 
 
-def test_a_curve_says_when_a_latency_was_reached():
+def test_turns_are_told_at_one_pace():
+    slow, nan = 2.0, np.nan
+    turns = np.array([[1.0, 1.1, nan, nan], [1.0 * slow, 1.1 * slow, 3.0 * slow, nan], [1.0, 1.1, 3.0, nan]])
+    assert at_one_pace(turns) == pytest.approx([1.0, 1.1, 3.0, nan], nan_ok=True)
+    assert at_one_pace(np.array([[nan, 2.0], [1.0, nan]])) == pytest.approx([1.0, 2.0])  # none ran every time
+
+
+def _curve(weights, *measured):
+    """A curve that was told of programs "p0", "p1", …: (task, latency, best of its task)."""
     curve = Curve()
+    for task, weight in weights.items():
+        curve.event("task", task=task, weight=weight)
     curve.event("phase", name="search", task="")
-    for best in (None, 3e-3, 2e-3, 1e-3):
-        curve.event("measured", best_s=best)
-    assert curve.reaches(2e-3) == curve.points[1][0] and curve.reaches(1e-4) is None
+    for at, (task, latency, best) in enumerate(measured):
+        curve.event("measured", task=task, latency_s=latency, best_s=best, program=f"p{at}")
+    return curve
+
+
+def test_a_curve_says_when_a_latency_was_reached():
+    # the second and the third were measured together: both tell the best after their batch
+    curve = _curve({"a": 1}, ("a", None, None), ("a", 3e-3, 2e-3), ("a", 2e-3, 2e-3), ("a", 1e-3, 1e-3), ("a", 2e-3, 1e-3))
+    assert [best for _, best in curve.points] == [2e-3, 1e-3] and curve.holders == ["p2", "p3"]
+    assert curve.reaches(2e-3) == curve.points[0][0] and curve.reaches(1e-4) is None
+    assert curve.ended > curve.points[-1][0]
+
+
+def test_a_curve_measured_again_is_of_the_programs_that_looked_best():
+    curve = _curve({"a": 1}, ("a", 3e-3, 3e-3), ("a", 2e-3, 2e-3), ("a", 1e-3, 1e-3))
+    again = curve.measured_again({"p0": 4e-3, "p2": 1.5e-3, "p1": 1.2e-3}, last="p1")  # luck had made p2 the fastest
+    assert [best for _, best in again.points] == [4e-3, 1.2e-3, 1.5e-3, 1.2e-3]
+    assert again.reaches(1.2e-3) == curve.points[1][0] and again.points[-1][0] == again.ended == curve.ended
+    assert [best for _, best in curve.measured_again({"p0": 4e-3}, last="p1").points] == [4e-3]
+
+
+def test_a_networks_curve_is_the_sum_over_its_tasks():
+    curve = _curve({"a": 2, "b": 1}, ("a", 5e-3, 5e-3), ("b", None, None), ("b", 1e-3, 1e-3), ("a", 3e-3, 3e-3), ("b", 2e-3, 1e-3))
+    assert [best for _, best in curve.points] == pytest.approx([11e-3, 7e-3])
 
 
 def test_a_method_that_never_got_there_lowers_the_median():
