@@ -51,8 +51,15 @@ def reproduce_bench(result: Mapping[str, Any]) -> None:
 
 
 def show_goals(result: Mapping[str, Any]) -> None:
-    """A line a goal: whether it is met, and by how much."""
-    for goal in result.get("goals", []):
-        value = "not measured" if goal["value"] is None else f"{goal['value']:.4g}"
+    """How many goals are met; then a line a goal: whether it is, and by how much. Nothing where there is none."""
+    goals = result.get("goals", [])
+    if not goals:
+        return
+    st.markdown(f"**Goals**: {sum(bool(goal['met']) for goal in goals)} of {len(goals)} met")
+    lines = []
+    for goal in goals:
+        badge = ":green-badge[:material/check: met]" if goal["met"] else ":red-badge[:material/close: not met]"
+        value = "not measured" if goal["value"] is None else f"**{goal['value']:.4g}**"
         sign = "at most" if goal.get("at_most") else "at least"
-        st.caption(f"{':green[met]' if goal['met'] else ':orange[not met]'} · {goal['name']}: {value} (goal: {sign} {goal['target']:.4g})")
+        lines.append(f"- {badge} {goal['name']}: {value} (goal: {sign} {goal['target']:.4g})")
+    st.markdown("\n".join(lines))

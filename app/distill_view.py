@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.bench_results import choose_result, reproduce_bench
+from app.bench_results import choose_result, reproduce_bench, show_goals
 from app.chart import chart
 from app.links import explore_query
 from app.shared import dataset_name, scope_name
@@ -312,16 +312,7 @@ def benchmark(results: Mapping[str, dict[str, Any]]) -> None:
     if where := continual.bench_worst(result):
         st.caption(where)
     st.caption(METHODS)
-    goals = result.get("goals", [])
-    if goals:
-        met = sum(bool(g["met"]) for g in goals)
-        st.markdown(f"**Goals**: {met} of {len(goals)} met")
-        for g in goals:
-            sign = "at most" if g.get("at_most") else "at least"
-            icon, color = (":material/check_circle:", "green") if g["met"] else (":material/cancel:", "red")
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.badge("met" if g["met"] else "not met", icon=icon, color=color)
-                st.markdown(f"{g['name']}: **{mean_sd(g['value'])}** (goal: {sign} {g['target']:g})")
+    show_goals(result)
     agreement = pd.DataFrame(result.get("agreement", []))
     if not agreement.empty:
         st.markdown("**Rank agreement beside transfer gained**")

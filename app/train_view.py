@@ -9,7 +9,7 @@ import orjson
 import pandas as pd
 import streamlit as st
 
-from app.bench_results import MINE, bench_results, choose_result, reproduce_bench
+from app.bench_results import MINE, bench_results, choose_result, reproduce_bench, show_goals
 from app.chart import chart
 from app.links import explore_link, explore_query, opened_ids, remember_opened
 from app.program_view import show_programs
@@ -252,10 +252,7 @@ def benchmarks_section() -> None:
         columns = ["dataset", "platform", "model", "seeds", "parameters", "seconds_per_epoch_s", "programs_per_s"]
         frame = pd.DataFrame(lines)
         st.dataframe(frame[[c for c in columns if c in frame]], hide_index=True, alt="Size and speed of the models")
-        for goal in result.get("goals", []):
-            value = _number(goal["value"]) if goal["value"] is not None else "not measured"
-            target = f"{'at most' if goal.get('at_most') else 'at least'} {goal['target']:g}"
-            st.markdown(f":material/{'check' if goal['met'] else 'close'}: {goal['name']}: {value} (goal: {target})")
+        show_goals(result)
         about = result.get("machine") or {}
         if about:
             st.caption(f"{about.get('processor')}, {about.get('cores')} cores, Python {about.get('python')}; {about.get('date')}")

@@ -176,7 +176,7 @@ def _earlier(path: str, methods: Sequence[str]) -> dict[tuple[str, int, int], li
 
 
 def _cell(
-    subject: str, trials: int, seed: int, methods: Sequence[str], rivals: Sequence[str], priors: dict[str, str]
+    subject: str, trials: int, seed: int, methods: Sequence[str], rivals: Sequence[str], trained: dict[str, str]
 ) -> list[dict[str, Any]]:
     """All methods on one subject with one seed, one after the other; the rivals are timed once, with the first."""
     from tcl.tuning.tune import tune
@@ -192,7 +192,7 @@ def _cell(
             model = _model(method)
             out = Path(folder) / str(len(rows))
             result = tune(
-                subject, trials=trials, out=out, model=priors.get(model, model), strategy=method.partition("/")[0],
+                subject, trials=trials, out=out, model=trained.get(model, model), strategy=method.partition("/")[0],
                 seed=seed, export=False, rivals=() if rows else rivals, progress=curves[method],
             )  # fmt: skip
             if result.get("best_program"):

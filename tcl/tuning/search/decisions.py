@@ -82,8 +82,7 @@ class DecisionSearch(Search):
             self.scorer = Scorer(self.task, self.platform, self.model, seed=self.seed, shared=self.shared)
             self._applier = Applier(module(self.task), tvm.target.Target(self.target))
             self._pilot()
-            tiled = (Footprints.of(self._applier.mod, space.instructions) for space in self.spaces.values())
-            self.scorer.footprints = next((found for found in tiled if found is not None), None)
+            self.scorer.footprints = Footprints.of_any(self._applier.mod, (space.instructions for space in self.spaces.values()))
 
     def ready(self) -> bool:
         return self.scorer.ready and bool(self.spaces)

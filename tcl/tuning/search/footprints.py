@@ -10,7 +10,7 @@ its buffers, without lowering anything. Our reconstruction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,11 @@ class Footprints:
             buffers.append(np.abs(np.array([[int(c) for c in list(row)[: len(loops)]] for row in rows], dtype=np.int64)))
         reduces = np.array([int(v.iter_type) == REDUCTION for v in block.iter_vars])
         return cls(splits, reduces, np.array([int(v.dom.extent) for v in block.iter_vars], dtype=np.int64), tuple(buffers))
+
+    @classmethod
+    def of_any(cls, module: IRModule, spaces: Iterable[Sequence[Sequence[Any]]]) -> Footprints | None:
+        """Of the first of a task's design spaces (their instructions) that has them: they tell the same of all."""
+        return next((found for instructions in spaces if (found := cls.of(module, instructions)) is not None), None)
 
     def columns(self, flat: np.ndarray) -> np.ndarray:
         """float32 (n, COLUMNS), all log2: for each level the elements that its tile touches, and its steps for each of them; then each

@@ -166,15 +166,16 @@ class Space:
     def niches(self, genes: np.ndarray) -> np.ndarray:
         """int64 (n,): equal for programs of one kind, those whose inner tiles have the same sizes: how the outer loops are split hardly
         matters. Where nothing is tiled, every program is a kind of its own."""
-        if not self._inner:
-            return self.keys(genes)
-        return np.sum([multiplier * (kind[genes[:, s]] + 1) for s, kind, multiplier in self._inner], axis=0, dtype=np.int64)
+        return self._kinds(genes, self._inner)
 
     def bodies(self, genes: np.ndarray) -> np.ndarray:
         """int64 (n,): equal for programs with the same innermost loops: the same last tile sizes, unrolled alike."""
-        if not self._inner:
+        return self._kinds(genes, self._innermost)
+
+    def _kinds(self, genes: np.ndarray, tables: list[tuple[int, np.ndarray, np.int64]]) -> np.ndarray:
+        if not self._inner:  # nothing is tiled
             return self.keys(genes)
-        return np.sum([multiplier * (kind[genes[:, s]] + 1) for s, kind, multiplier in self._innermost], axis=0, dtype=np.int64)
+        return np.sum([multiplier * (kind[genes[:, s]] + 1) for s, kind, multiplier in tables], axis=0, dtype=np.int64)
 
     @functools.cached_property
     def _innermost(self) -> list[tuple[int, np.ndarray, np.int64]]:
