@@ -53,7 +53,9 @@ BUILD_PATIENCE = 8.0
 RUN_CUTOFF = 2.0
 """A candidate this many times slower than the task's best so far is timed by one repeat: how slow it is matters to nobody."""
 FINALISTS = 5
-"""Fastest programs measured once more at the end: the fastest of many noisy latencies is partly luck."""
+"""Fastest programs measured once more at the end, in turns: the fastest of many noisy latencies is partly luck."""
+FINAL_TURNS = 3
+"""Turns that a program must have had to be the best."""
 
 
 @dataclass
@@ -267,10 +269,8 @@ def full_batch(strategy: str, trials: int, tasks: int) -> int:
 def best_trial(run: Run, task: Task) -> tuple[Trial | None, Check | None]:
     """The task's fastest program whose output is right, after measuring the fastest few once more; a wrong one is noted in
     the dataset (`wrong_output`) and the next is taken. What could not be checked is neither the best nor noted as wrong."""
-    finalists = run.journal.ranked(task)[:FINALISTS]
-    if len(finalists) > 1 and run.subject.operator:
-        programs = [t.program for t in finalists]
-        run.journal.add(programs, run.measurer.measure(run.platform, task, programs, source=sources.FINAL))
+    if run.subject.operator:
+        _measure_finalists(run, task)
     unknown = 0
     for trial in run.journal.ranked(task):
         here = isinstance(run.measurer, Measurer) and run.platform.kind == "cpu"  # where PyTorch's comparison runs the program
@@ -292,6 +292,17 @@ def best_trial(run: Run, task: Task) -> tuple[Trial | None, Check | None]:
         )  # fmt: skip
         run.journal.add([trial.program], [wrong])
     return None, None
+
+
+def _measure_finalists(run: Run, task: Task) -> None:
+    """Measure the fastest few in turns until the fastest has had `FINAL_TURNS`; one that drops back makes room for the next."""
+    turns: Counter[int] = Counter()
+    for _ in range(2 * FINAL_TURNS):
+        programs = [t.program for t in run.journal.ranked(task)[:FINALISTS]]
+        if len(programs) < 2 or turns[programs[0].id] >= FINAL_TURNS:
+            return
+        run.journal.add(programs, run.measurer.measure(run.platform, task, programs, source=sources.FINAL))
+        turns.update(p.id for p in programs)
 
 
 def _tune_operator(run: Run, export: bool) -> dict[str, Any]:

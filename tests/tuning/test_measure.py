@@ -9,7 +9,7 @@ import pytest
 from tcl.programs.types import Program, format_id
 from tcl.tuning.check import Check
 from tcl.tuning.design_space import sample_programs
-from tcl.tuning.measure import Measurer
+from tcl.tuning.measure import Measurer, MeasureStats, quicker
 from tcl.tuning.operators import operator_task
 from tcl.tuning.targets import host_target, platform_for
 
@@ -118,6 +118,21 @@ def test_same_program_on_every_profile(measurer, task, programs):
         rows = measurer.measure(platform_for(profile), task, programs[:3])
         assert all(not r.error for r in rows), profile
         assert measurer.check(platform_for(profile), task, programs[0]) < 1e-5
+
+
+@pytest.mark.parametrize(("reference_s", "again"), [(1.0, 0), (1.5, 2)])
+def test_a_busy_machine_is_given_another_chance(monkeypatch, measurer, task, programs, reference_s, again):
+    monkeypatch.setattr(measurer, "reference_s", [1.0] * 40)
+    monkeypatch.setattr(measurer, "time_reference", lambda: reference_s)
+    monkeypatch.setattr(measurer, "stats", MeasureStats())
+    assert measurer.measure(platform_for("native"), task, programs[:1])[0].latency_s > 0
+    assert measurer.stats.timed_again == again and measurer.stats.busy == (again > 0)
+
+
+def test_of_two_timings_the_faster_counts():
+    slow, fast, failed = {"costs": [3.0, 2.0, 9.0]}, {"costs": [2.0, 2.5, 2.2]}, {"failed": "run_error"}
+    assert quicker(None, slow) is slow and quicker(slow, fast) is fast and quicker(fast, slow) is fast
+    assert quicker(fast, failed) is failed and quicker(failed, slow) is slow
 
 
 def test_hopeless_candidates_are_cut_off(measurer, task, programs):

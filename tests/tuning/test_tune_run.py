@@ -218,6 +218,28 @@ def test_a_wrong_kernel_is_never_the_best(tmp_path):
     assert (Dataset.open(tmp_path / "out").measurements()["source"] == FINAL).any()
 
 
+def test_a_lucky_latency_does_not_win(tmp_path):
+    from tcl.tuning.subject import subject
+
+    spec = "matmul:64,64,64"
+    what, platform = subject(spec), platform_for("native")
+    (task,) = what.tasks
+    programs = sample_programs(task, json.loads(platform.target), 7, seed=1)
+    journal = Journal(tmp_path / "out", platform, [task])
+    with Measurer(workers=1) as measurer:
+        journal.add(programs, measurer.measure(platform, task, programs, source=RANDOM))
+        right = journal.ranked(task)[0].program
+        lucky = [t.program for t in journal.ranked(task)[-2:]]
+        for at, program in enumerate(lucky):
+            journal.trials[task.id][program.id].costs = [(1e-9 * (1 + at),)]
+        run = Run(what, platform, journal, 7, "random", "random", 0, Progress(), measurer)
+        trial, _ = best_trial(run, task)
+    assert trial.program not in lucky and trial.latency_s < 10 * journal.trials[task.id][right.id].latency_s
+    final = Dataset.open(tmp_path / "out").measurements()
+    final = final.loc[final["source"] == FINAL, "program"]
+    assert (final == trial.program.id).sum() == 3 and len(final) <= 30
+
+
 def test_checks_against_pytorch_too(tmp_path):
     """A task that is not what its name says agrees with itself, but not with PyTorch."""
     task, platform = operator_task("add:64,64"), platform_for("native")
