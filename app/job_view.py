@@ -29,7 +29,7 @@ WAITING = {
 }  # fmt: skip
 """What a tuning run does before its first program was measured, by the phase that it told last."""
 FINISHING = {
-    "final": "the fastest programs are measured once more and compared", "network": "the whole network is built, timed and checked",
+    "final": "the fastest programs are measured again in turns, and compared", "network": "the whole network is built, timed and checked",
     "export": "the result is written",
 }  # fmt: skip
 """What a tuning run does after its last program was measured, by phase."""

@@ -15,6 +15,7 @@ from tcl.errors import UserError
 from tcl.programs.dataset import Dataset
 from tcl.programs.types import Measurement, Program, parse_id
 from tcl.progress import Progress, Stopped
+from tcl.tuning.best import best_trial
 from tcl.tuning.check import check, largest_error
 from tcl.tuning.design_space import module, sample_programs, schedule_text
 from tcl.tuning.journal import FINAL, RANDOM, SEARCH, Journal
@@ -22,7 +23,7 @@ from tcl.tuning.measure import Measurer
 from tcl.tuning.operators import operator_task
 from tcl.tuning.remote import Tracker
 from tcl.tuning.targets import platform_for
-from tcl.tuning.tune import Run, best_trial, default_folder, tune
+from tcl.tuning.tune import Run, default_folder, tune
 
 pytestmark = pytest.mark.tvm
 SPEC = "matmul:64,64,64"
