@@ -38,7 +38,11 @@ def benchmark_section() -> None:
     sooner = views.times_sooner(rows)
     if len(sooner):
         st.markdown("**Times sooner than the end of TVM's search at the latency it ended with** (median over seeds; 0: never got there)")
-        st.caption("TVM's own column tells when it was there itself: the rest of its search changed nothing.")
+        st.caption(
+            "An operator's programs are measured again in turns: a method is there when the program that it would have returned then is as "
+            "fast, within 1 %. TVM's own column tells when it was there itself: the rest of its search changed nothing. A curve may rise: "
+            "what looked faster during the search need not be."
+        )
         st.dataframe(sooner.style.format("{:.2f}", na_rep="–"), height="content", alt="Times sooner at TVM's last latency, by method")
     subject = st.selectbox("Operator or network", list(table.index), key="tuning-bench-subject", width=360)
     chart(views.curves_figure(rows, subject), key=f"tuning-bench-{subject}", height=380, alt=f"Best latency of {subject} against seconds")
