@@ -26,7 +26,7 @@ BENCHES = {
     "steps": "tcl.bench.steps",
 }
 """Name -> module. Each has `run(*, progress, **settings) -> {"bench", "rows", "goals", "machine"}`."""
-NOT_ASKED = ("cells", "folder", "time_limit_s")
+NOT_ASKED = ("cells", "folder", "resume", "time_limit_s")
 """Settings that say where and how long, not what: a result's `asked` leaves them out."""
 
 

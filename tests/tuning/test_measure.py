@@ -87,7 +87,7 @@ def test_a_build_much_longer_than_others_is_given_up(monkeypatch, tmp_path, task
     """Well before the time limit, and what its worker had built is built again."""
     odd_worker(monkeypatch, tmp_path, "build", f"while k['key'] == {format_id(programs[5].id)!r}: pass")
     monkeypatch.setattr("tcl.tuning.measure.LEAST_BUILD_S", 4.0)  # a loaded machine may take a second for a plain build
-    with Measurer(workers=1, build_timeout_s=60.0, build_patience=8.0) as measurer:
+    with Measurer(workers=1, build_timeout_s=60.0, build_patience=4.0) as measurer:
         rows = measurer.measure(platform_for("native"), task, programs)
         assert [r.error for r in rows] == ["", "", "", "", "", "build_timeout"]
         assert 4.0 <= float(rows[5].detail.split()[2]) < 30.0
