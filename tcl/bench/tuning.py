@@ -50,7 +50,7 @@ SCORED_GOAL, FASTER_GOAL, FASTER_FLOOR, LATENCY_GOAL, NEVER_WORSE = 20_000.0, 16
 TURNS = 9
 """How often programs are measured in turns at the end of a cell."""
 EQUAL = 1.01
-"""Latencies measured in turns count as equal up to this ratio: their medians repeat no better."""
+"""Latencies measured in turns count as equal up to this ratio. A choice, far below what single measurements of a program differ by."""
 
 
 class Curve(Progress):
