@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app.shared import choice, reproduce
-from tcl.bench.report import again
+from tcl.bench.report import again, number
 from tcl.workspace import ASSETS, workspace
 
 MINE = "mine"
@@ -59,7 +59,7 @@ def show_goals(result: Mapping[str, Any]) -> None:
     lines = []
     for goal in goals:
         badge = ":green-badge[:material/check: met]" if goal["met"] else ":red-badge[:material/close: not met]"
-        value = "not measured" if goal["value"] is None else f"**{goal['value']:.4g}**"
+        value = "not measured" if goal["value"] is None else f"**{number(goal['value'])}**"
         sign = "at most" if goal.get("at_most") else "at least"
-        lines.append(f"- {badge} {goal['name']}: {value} (goal: {sign} {goal['target']:.4g})")
+        lines.append(f"- {badge} {goal['name']}: {value} (goal: {sign} {number(goal['target'])})")
     st.markdown("\n".join(lines))

@@ -68,9 +68,14 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def number(value: float) -> str:
+    """Four digits, never an exponent where thousands can be read."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)

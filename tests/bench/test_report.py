@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tcl.bench.report import again
+from tcl.bench.report import again, number
 from tcl.cli import cli
 from tcl.commands.bench import BENCHES, _settings
 from tcl.workspace import ASSETS
@@ -33,3 +33,7 @@ def test_shipped_results_name_a_command_that_is_accepted(file: Path) -> None:
     assert result["asked"], "a shipped result that no command reproduces"
     function = importlib.import_module(BENCHES[result["bench"]]).run
     assert _settings(function, result["bench"], again(result)[1::2]) == result["asked"]
+
+
+def test_numbers_can_be_read() -> None:
+    assert [number(v) for v in (26627.6, 20_000.0, 16.8, 0.98765, 1e12)] == ["26,628", "20,000", "16.8", "0.9877", "1e+12"]
