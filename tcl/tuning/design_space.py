@@ -4,8 +4,8 @@ A program's `schedule` is the trace `[instructions, decisions]` before post-proc
 a function of the trace (they turn annotations into parallel, vectorised and unrolled loops), so they run again whenever a
 program is applied.
 
-All CPUs share one rule set, MetaSchedule's plain "llvm" rules: no rule looks at the vector width, and the rules for VNNI
-and AMX match integer workloads only. So the same program can be built for every ISA profile.
+All CPUs share one rule set, MetaSchedule's plain "llvm" rules and one of ours (`tcl.tuning.transposed`): no rule looks at the
+vector width, and the rules for VNNI and AMX match integer workloads only. So the same program can be built for every ISA profile.
 
 Nothing here may construct TVM's Python `TuneContext`: its constructor imports every tensor intrinsic of every target, which
 takes 27-40 s. `tune_context` calls the constructor underneath.
@@ -50,7 +50,13 @@ def tune_context(mod: IRModule, target: Target, strategy: SearchStrategy | None 
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
     kind = "cuda" if target.kind.name == "cuda" else "llvm"
-    space = PostOrderApply(sch_rules=ScheduleRule.create(kind), postprocs=Postproc.create(kind), mutator_probs=Mutator.create(kind))
+    rules = list(ScheduleRule.create(kind))
+    if kind == "llvm":
+        from tcl.tuning.transposed import TileTransposed
+
+        last = next(i for i, rule in enumerate(rules) if type(rule).__name__ == "ParallelizeVectorizeUnroll")
+        rules.insert(last, TileTransposed())
+    space = PostOrderApply(sch_rules=rules, postprocs=Postproc.create(kind), mutator_probs=Mutator.create(kind))
     log = get_logging_func(get_logger("tcl.tuning"))
     context = _ffi_api.TuneContext(mod, target, space, strategy, "main", threads, _seed(seed), log)
     _ffi_api.TuneContextInitialize(context)

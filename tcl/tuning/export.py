@@ -83,8 +83,10 @@ def _kernel_library(task: Task, trial: Trial, platform: Platform, path: Path, cc
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+    from tcl.tuning import fast_math
     from tcl.tuning.design_space import apply
 
+    fast_math.use()
     target = json.loads(platform.target)
     mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(apply(task, trial.program, target))
     draft = path.with_name(f".draft-{path.name}")

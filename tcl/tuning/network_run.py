@@ -67,6 +67,9 @@ def build_network(lowered: IRModule, programs: Mapping[int, Program], target: di
     from tvm import relax
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+    from tcl.tuning import fast_math
+
+    fast_math.use()
     build = NetworkBuild(None)
     scheduled: dict[int, Any] = {}
     functions = {}

@@ -201,6 +201,9 @@ def compile_module(mod: Any, target: Any, *, here: bool = True) -> Any:
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+    from tcl.tuning import fast_math
+
+    fast_math.use()
     # The checks of argument shapes are left out: they are a fifth of the machine code of a small kernel, never of its time.
     with tvm.transform.PassContext(config={"tirx.disable_assert": True}):
         library = tvm.tirx.build(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), target)

@@ -1,0 +1,64 @@
+"""A schedule rule that TVM lacks: tiles for what copies a tensor along another axis than it reads it.
+
+TVM tiles only what reads an element more than once. A transpose reads every element once, so its design space holds one program,
+whose inner loop strides through the input and uses one element of each cache line that it fetches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.ir.utils import derived_object
+from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
+
+LARGEST_TILE = 64
+"""Elements along an axis of a tile: a few cache lines each way."""
+
+
+@derived_object
+class TileTransposed(PyScheduleRule):
+    """Split the axis along which a block writes and the one along which it reads, and go through it tile by tile."""
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        pass
+
+    def apply(self, sch: Any, block: Any) -> list[Any]:
+        """The schedule with tiles, where the block reads along another axis than it writes; else as it is."""
+        loops = sch.get_loops(block)
+        axis = _axis_read(sch.get(block), len(loops))
+        if axis is None:
+            return [sch]
+        outer, inner = [], []
+        for place, loop in enumerate(loops):
+            if place not in (axis, len(loops) - 1):
+                outer.append(loop)
+                continue
+            factors = sch.sample_perfect_tile(loop, n=2, max_innermost_factor=LARGEST_TILE)
+            parts = sch.split(loop, factors)
+            outer.append(parts[0])
+            inner.append(parts[1])
+        sch.reorder(*outer, *inner)
+        return [sch]
+
+    def clone(self) -> TileTransposed:
+        return TileTransposed()
+
+
+def _axis_read(block: Any, loops: int) -> int | None:
+    """The place of the loop along which a block reads one of its inputs, where it is not the one along which it writes."""
+    from tvm.tirx import IterVar
+    from tvm.tirx.analysis import undefined_vars
+
+    variables = [v.var for v in block.iter_vars]
+    if len(variables) != loops or len(block.writes) != 1 or any(v.iter_type != IterVar.DataPar for v in block.iter_vars):
+        return None
+
+    def along(region: Any) -> list[int]:
+        """The places of the loops that the last index of a region depends on."""
+        used = undefined_vars(region[-1].min) if region else []
+        return [i for i, variable in enumerate(variables) if any(variable.same_as(u) for u in used)]
+
+    if along(block.writes[0].region) != [loops - 1]:
+        return None
+    axes = [along(read.region) for read in block.reads]
+    return next((axis[0] for axis in axes if len(axis) == 1 and axis[0] != loops - 1), None)
