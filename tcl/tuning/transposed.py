@@ -53,12 +53,17 @@ def _axis_read(block: Any, loops: int) -> int | None:
     if len(variables) != loops or len(block.writes) != 1 or any(v.iter_type != IterVar.DataPar for v in block.iter_vars):
         return None
 
-    def along(region: Any) -> list[int]:
-        """The places of the loops that the last index of a region depends on."""
-        used = undefined_vars(region[-1].min) if region else []
-        return [i for i, variable in enumerate(variables) if any(variable.same_as(u) for u in used)]
+    def loops_of(dimension: Any) -> set[int]:
+        """The places of the loops that an index depends on."""
+        used = undefined_vars(dimension.min)
+        return {i for i, variable in enumerate(variables) if any(variable.same_as(u) for u in used)}
 
-    if along(block.writes[0].region) != [loops - 1]:
+    last = loops - 1
+    written = [loops_of(dimension) for dimension in block.writes[0].region]
+    if not written or written[-1] != {last}:
         return None
-    axes = [along(read.region) for read in block.reads]
-    return next((axis[0] for axis in axes if len(axis) == 1 and axis[0] != loops - 1), None)
+    for read in block.reads:
+        *others, innermost = [loops_of(dimension) for dimension in read.region] or [set()]
+        if len(innermost) == 1 and last not in innermost and any(last in other for other in others):
+            return innermost.pop()
+    return None
