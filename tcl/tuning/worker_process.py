@@ -17,6 +17,9 @@ from tcl.programs.types import Program
 from tcl.tuning.worker import receive, send
 
 START_TIMEOUT_S = 120.0
+SPINS = 200
+"""How often a thread of TVM's pool looks for work before it sleeps. By default it goes on for a tenth of a second, and takes the
+processor from the next program where another worker runs that: kernels of 20 us then took up to twice as long."""
 SHARE, PATIENCE = 0.9, 3.0
 """A worker over its time limit is killed when it computed for this share of it; one that had to wait for the processor gets up to
 this many times the limit. So a crowded or stalled machine, or one whose clock jumped, condemns nobody."""
@@ -41,6 +44,7 @@ class WorkerProcess:
             "PYTHONPATH": os.pathsep.join(p for p in (package_root, os.environ.get("PYTHONPATH")) if p),
             "PYTHONWARNINGS": "ignore",
             "TVM_NUM_THREADS": str(threads),
+            "TVM_THREAD_POOL_SPIN_COUNT": str(SPINS),
             "OMP_NUM_THREADS": str(threads),
             "TCL_WORKER_MEMORY": str(memory_bytes),
         }
