@@ -49,11 +49,11 @@ def tune_context(mod: IRModule, target: Target, strategy: SearchStrategy | None 
     from tvm.s_tir.meta_schedule.schedule_rule import ScheduleRule
     from tvm.s_tir.meta_schedule.space_generator import PostOrderApply
 
+    from tcl.tuning.transposed import TileTransposed, has_transposed
+
     kind = "cuda" if target.kind.name == "cuda" else "llvm"
     rules = list(ScheduleRule.create(kind))
-    if kind == "llvm":
-        from tcl.tuning.transposed import TileTransposed
-
+    if kind == "llvm" and has_transposed(mod):
         last = next(i for i, rule in enumerate(rules) if type(rule).__name__ == "ParallelizeVectorizeUnroll")
         rules.insert(last, TileTransposed())
     space = PostOrderApply(sch_rules=rules, postprocs=Postproc.create(kind), mutator_probs=Mutator.create(kind))

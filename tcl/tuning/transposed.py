@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm.ir.utils import derived_object
+from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.schedule_rule import PyScheduleRule
 
 LARGEST_TILE = 64
@@ -25,7 +26,7 @@ class TileTransposed(PyScheduleRule):
     def apply(self, sch: Any, block: Any) -> list[Any]:
         """The schedule with tiles, where the block reads along another axis than it writes; else as it is."""
         loops = sch.get_loops(block)
-        axis = _axis_read(sch.get(block), len(loops))
+        axis = _axis_read(sch, block)
         if axis is None:
             return [sch]
         outer, inner = [], []
@@ -44,11 +45,18 @@ class TileTransposed(PyScheduleRule):
         return TileTransposed()
 
 
-def _axis_read(block: Any, loops: int) -> int | None:
+def has_transposed(mod: Any) -> bool:
+    """Whether the rule would do anything: without it TVM draws the same random programs as ever."""
+    sch = Schedule(mod)
+    return any(_axis_read(sch, block) is not None for block in sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def _axis_read(sch: Any, sblock: Any) -> int | None:
     """The place of the loop along which a block reads one of its inputs, where it is not the one along which it writes."""
     from tvm.tirx import IterVar
     from tvm.tirx.analysis import undefined_vars
 
+    block, loops = sch.get(sblock), len(sch.get_loops(sblock))
     variables = [v.var for v in block.iter_vars]
     if len(variables) != loops or len(block.writes) != 1 or any(v.iter_type != IterVar.DataPar for v in block.iter_vars):
         return None
