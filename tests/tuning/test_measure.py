@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 
+import psutil
 import pytest
 
 from tcl.programs.types import Program, format_id
@@ -48,6 +50,20 @@ def odd_worker(monkeypatch, tmp_path, method, code):
         "    sys.exit()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+def test_a_worker_that_has_run_a_program_leaves_the_processor_to_the_next() -> None:
+    """TVM's idle threads look for work for a tenth of a second by default; the next worker's program shares the processor with them."""
+    with Measurer(workers=1) as measurer:
+        measurer.time_reference()
+        process = psutil.Process(measurer._workers[0].process.pid)
+        spent = []
+        for _ in range(5):
+            measurer.time_reference()
+            before = sum(process.cpu_times()[:2])
+            time.sleep(0.3)
+            spent.append(sum(process.cpu_times()[:2]) - before)
+        assert min(spent) < 0.04
 
 
 def test_measures_every_program_with_repeats(measurer, task, programs):
