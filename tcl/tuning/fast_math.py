@@ -10,8 +10,7 @@ Errors (tested against NumPy's float64): exp 2e-7 relative, and 0 for what is le
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 LN2_HIGH = 0.693359375  # ln 2 in two parts: a whole number of up to 15 bits times this one is exact in float32
@@ -23,32 +22,28 @@ TERMS = 7
 
 @cache
 def use() -> None:
-    """Compile exp and erf this way from now on, in this process."""
-    from tvm.tirx import register_intrin_lowering
+    """Compile exp and erf this way from now on, in this process; other types than float32 as TVM does."""
+    from tvm.tirx import call_llvm_pure_intrin, call_pure_extern, register_intrin_lowering
 
-    for name, lowered in (("exp", _exp), ("erf", _erf)):
-        register_intrin_lowering(f"tirx.{name}", target="llvm", f=_of_float32(name, lowered), level=99)
-
-
-def _of_float32(name: str, lowered: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    from tvm.tirx import call_pure_extern
-
-    def rule(call: Any) -> Any:
+    def exp(call: Any) -> Any:
         dtype = str(call.ty.dtype)
-        if dtype == "float64":  # in the way TVM has it
-            return call_pure_extern(dtype, name, *call.args)
-        return lowered(call.args[0], dtype) if dtype.startswith("float32") else call
+        return _exp(*call.args, dtype) if dtype.startswith("float32") else call_llvm_pure_intrin(dtype, "llvm.exp", *call.args)
 
-    return rule
+    def erf(call: Any) -> Any:
+        dtype = str(call.ty.dtype)
+        if dtype == "float64":
+            return call_pure_extern(dtype, "erf", *call.args)
+        return _erf(*call.args, dtype) if dtype.startswith("float32") else call
+
+    register_intrin_lowering("tirx.exp", target="llvm", f=exp, level=99)
+    register_intrin_lowering("tirx.erf", target="llvm", f=erf, level=99)
 
 
 def _exp(x: Any, dtype: str) -> Any:
     """2^n exp(r), x = n ln(2) + r."""
     from tvm import tirx
 
-    def number(value: float) -> Any:
-        return tirx.const(value, dtype)
-
+    number = partial(tirx.const, dtype=dtype)
     whole = dtype.replace("float", "int")
     v, n, r = (tirx.Var(name, dtype) for name in ("v", "n", "r"))
     series = number(1.0 / math.factorial(TERMS))
@@ -66,9 +61,7 @@ def _erf(x: Any, dtype: str) -> Any:
     """Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 7.1.26."""
     from tvm import tirx
 
-    def number(value: float) -> Any:
-        return tirx.const(value, dtype)
-
+    number = partial(tirx.const, dtype=dtype)
     v, a, t, y = (tirx.Var(name, dtype) for name in ("v", "a", "t", "y"))  # bound, since TVM allows no binding inside what occurs twice
     series = number(0.0)
     for coefficient in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):

@@ -64,3 +64,11 @@ def test_double_precision_is_as_before() -> None:
     x = X.astype(np.float64)
     for function, expected in (("exp", np.exp(x)), ("erf", np.array([math.erf(v) for v in x]))):
         np.testing.assert_allclose(compiled(function, x, "float64")[0], expected, rtol=1e-14)
+
+
+@pytest.mark.tvm
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize(("dtype", "rtol"), [("float16", 2e-3), ("float64", 1e-14)])
+def test_exp_of_other_types_is_as_before(dtype: str, rtol: float, lanes: int) -> None:
+    x = np.linspace(-2, 2, 64).astype(dtype)
+    np.testing.assert_allclose(compiled("exp", x, dtype, lanes)[0], np.exp(x.astype(np.float64)), rtol=rtol)
