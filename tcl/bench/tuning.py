@@ -17,6 +17,7 @@ and network.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -47,10 +48,10 @@ OPERATORS = (
 NETWORKS = ("resnet18", "mobilenet_v2", "bert_tiny")
 BASELINE = "tvm/xgb"
 SCORED_GOAL, FASTER_GOAL, FASTER_FLOOR, LATENCY_GOAL, NEVER_WORSE = 20_000.0, 16.8, 5.0, 1.20, 1.03
-TURNS = 9
-"""How often programs are measured in turns at the end of a cell."""
+TURNS = 45
+"""Repeats of each program in turns at the end of a cell. On a busy host medians of so many differed by 1.2 %, at one pace."""
 EQUAL = 1.01
-"""Latencies measured in turns count as equal up to this ratio. A choice, far below what single measurements of a program differ by."""
+"""Latencies measured in turns count as equal up to this ratio."""
 
 
 class Curve(Progress):
@@ -230,13 +231,14 @@ def in_turns(subject: str, schedules: Mapping[str, str]) -> dict[str, float]:
     programs = {key: Program(task.id, schedule) for key, schedule in schedules.items()}
     distinct = list({p.id: p for p in programs.values()}.values())
     with Measurer() as measurer:
-        turns = [[m.latency_s for m in measurer.measure(platform_for("native"), task, distinct)] for _ in range(TURNS)]
-    found = dict(zip((p.id for p in distinct), at_one_pace(np.array(turns)).tolist(), strict=True))
+        measured = measurer.measure(platform_for("native"), task, distinct, repeats=TURNS)
+    turns = np.array(list(itertools.zip_longest(*(m.costs_s or (math.nan,) for m in measured), fillvalue=math.nan)))
+    found = dict(zip((p.id for p in distinct), at_one_pace(turns).tolist(), strict=True))
     return {key: found[p.id] for key, p in programs.items() if math.isfinite(found[p.id])}
 
 
 def at_one_pace(turns: np.ndarray) -> np.ndarray:
-    """float64 (programs,) of float64 (turns, programs), NaN where a program failed: each program's median, as if all turns had been
+    """float64 (programs,) of float64 (turns, programs), NaN where a program was not timed: each one's median, as if all turns had been
     equally fast. A turn that something else slowed down slowed all programs down, those that were measured alike in every turn tell how
     much."""
     always = turns[:, np.isfinite(turns).all(axis=0)]

@@ -7,6 +7,7 @@ on the same platform is used as knowledge and not counted as trials.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import Counter
@@ -39,8 +40,8 @@ class Trial:
 
     @property
     def latency_s(self) -> float:
-        """The median of its measurements' medians; NaN where every one failed or the output is wrong."""
-        return statistics.median(statistics.median(c) for c in self.costs) if self.costs and not self.wrong else math.nan
+        """The median of all its costs; NaN where every measurement failed or the output is wrong."""
+        return statistics.median(itertools.chain(*self.costs)) if self.costs and not self.wrong else math.nan
 
     def add(self, measurement: Measurement) -> None:
         if measurement.costs_s:

@@ -7,11 +7,12 @@ Why not MetaSchedule's own builder and runner: they start fresh processes for ev
 tensor intrinsic of every target (27-40 s, longer than their own time limit), writes an archive, links it and loads it.
 Here worker processes stay warm, compile in memory (LLVM's JIT) and run what they compiled.
 
-- All programs of a batch are built first, by all workers at once; then they run one after another, each on all cores.
+- All programs of a batch are built first, by all workers at once; then they run one after another, each on all cores: a repeat
+  each in turns, so that what slows the machine down for a while slows all of them down.
 - A candidate that crashes, hangs or eats memory costs itself: its worker is replaced, what that worker had built is built
   again, the failure keeps its kind.
 - A reference program is timed before and after the runs of a batch. When it is slower than usual, something else was
-  running, and the batch is timed again; of a program's timings the fastest counts, for what disturbs it only slows it down.
+  running, and the batch is timed again: that counts alone if nothing disturbed it, else together with what was timed before.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Measurer:
     Args:
         workers: processes that build at the same time; default one per core.
         threads: threads that a program runs on; default all cores.
-        repeats: timed repeats of a program.
+        repeats: timed repeats of a program, each time that its batch is timed.
         repeat_s: a repeat runs the program as often as it takes to last this long.
         cutoff: a candidate this many times slower than the task's best so far gets one repeat only.
         budget_s: no further repeat starts when a candidate has run this long.
@@ -120,10 +121,14 @@ class Measurer:
         for worker in self._workers:
             worker.close()
 
-    def measure(self, platform: Platform, task: Task, programs: Sequence[Program], *, source: str = "") -> list[Measurement]:
+    def measure(
+        self, platform: Platform, task: Task, programs: Sequence[Program], *, source: str = "", repeats: int | None = None
+    ) -> list[Measurement]:
         """Build and time `programs` of `task` on `platform`, alone on the machine.
 
-        Returns one measurement a program, in their order: up to `repeats` costs, or the kind of failure.
+        Returns one measurement a program, in their order: its costs, up to `repeats` each time that the batch was timed, or the kind
+        of failure. The n-th costs of all were timed in the same turn. `repeats`: another number than usual, with a budget to match;
+        such a batch is timed once, however busy the machine.
         """
         if platform.kind != "cpu" and (why := missing(json.loads(platform.target))):
             raise UserError(f"{platform.name} cannot be measured: {why}")
@@ -131,7 +136,7 @@ class Measurer:
         begin = time.monotonic()
         with quiet():
             self.stats.waiting_s += time.monotonic() - begin
-            self._build_and_run(platform, task, list(programs), found)
+            self._build_and_run(platform, task, list(programs), found, repeats)
         measurements = []
         for program in programs:
             outcome = found[program.id]
@@ -172,7 +177,9 @@ class Measurer:
 
     # -- one batch -----------------------------------------------------------------------------------------------------
 
-    def _build_and_run(self, platform: Platform, task: Task, programs: list[Program], found: dict[int, dict[str, Any]]) -> None:
+    def _build_and_run(
+        self, platform: Platform, task: Task, programs: list[Program], found: dict[int, dict[str, Any]], repeats: int | None
+    ) -> None:
         for index in range(len(self._workers)):
             self._forget(index)
         self._suspects = set()
@@ -181,15 +188,18 @@ class Measurer:
             self._build(platform, task, waiting, found)
             for _ in range(0 if self.reference_s else 3):
                 self.time_reference()  # the first ones are slow: caches and clocks are cold, and the batch would be timed again for it
-            for attempt in range(RETRIES + 1):
+            retries = RETRIES if repeats is None else 0
+            timings: list[dict[int, dict[str, Any]]] = []
+            for attempt in range(retries + 1):
                 before = self.time_reference()
-                self._run(platform, task, found)
+                timings.append(self._run(platform, task, repeats or self.repeats))
                 after = self.time_reference()
                 steady = max(before, after) <= STEADY * self._usual_reference()
-                if steady or attempt == RETRIES:
+                if steady or attempt == retries:
                     self.stats.busy += not steady
                     break
                 self.stats.timed_again += 1
+            found |= together(timings[-1:] if steady else timings)
             for worker in self._workers:
                 worker.built = []
             waiting = [p for p in programs if p.id not in found]
@@ -250,29 +260,45 @@ class Measurer:
             ready = [key.data for key, _ in selector.select(max(0.0, patience))]
         return ready or [w for w in busy if w.deadline <= time.monotonic()]
 
-    def _run(self, platform: Platform, task: Task, found: dict[int, dict[str, Any]]) -> None:
-        """Run what the workers hold, one program at a time; what is lost with a worker that died is missing in `found`."""
+    def _run(self, platform: Platform, task: Task, repeats: int) -> dict[int, dict[str, Any]]:
+        """Run what the workers hold, one program at a time, a repeat each in turns: `costs` or `failed` of each; what is lost with a
+        worker that died is missing."""
         begin = time.monotonic()
-        place = (platform.name, task.id)
-        for worker in list(self._workers):
-            remaining = deque(worker.built)
-            while remaining:
-                program = remaining.popleft()
-                try:
-                    answer = worker.call(
-                        self.run_timeout_s + self.budget_s, "run_error",
-                        do="run", task=format_id(task.id), key=format_id(program.id), repeats=self.repeats,
-                        repeat_s=self.repeat_s, best_s=self.best.get(place, 0.0), cutoff=self.cutoff, budget_s=self.budget_s,
-                    )  # fmt: skip
-                except Died as death:
-                    if self._is_convicted(program, death):
-                        found[program.id] = {"failed": death.kind, "detail": str(death)}
-                    self._restart(worker)
-                    break
-                found[program.id] = quicker(found.get(program.id), answer)
-                if "costs" in answer:
-                    self.best[place] = min(self.best.get(place, float("inf")), statistics.median(answer["costs"]))
+        found: dict[int, dict[str, Any]] = {}
+        place, budget_s = (platform.name, task.id), self.budget_s * repeats / self.repeats
+        best_s = self.best.get(place, math.inf)
+        costs: dict[int, list[float]] = {}
+        left: dict[int, int] = {}  # repeats that a program has left
+        for _ in range(repeats):
+            for worker in list(self._workers):
+                for program in [p for p in worker.built if left.get(p.id, repeats)]:
+                    try:
+                        answer = worker.call(
+                            self.run_timeout_s, "run_error", do="run", task=format_id(task.id), key=format_id(program.id),
+                            repeat_s=self.repeat_s, enough_s=min(2 * budget_s, self.cutoff * best_s),
+                        )  # fmt: skip
+                    except Died as death:
+                        for lost in (p for p in worker.built if left.get(p.id, repeats)):
+                            costs.pop(lost.id, None)
+                        if self._is_convicted(program, death):
+                            found[program.id] = {"failed": death.kind, "detail": str(death)}
+                        self._restart(worker)
+                        break
+                    if "failed" in answer:
+                        costs.pop(program.id, None)
+                        found[program.id], left[program.id] = answer, 0
+                        continue
+                    cost = answer["cost"]
+                    costs.setdefault(program.id, []).append(cost)
+                    best_s = min(best_s, cost)
+                    if program.id not in left:
+                        affordable = max(1, int(budget_s / max(cost, self.repeat_s)))
+                        left[program.id] = 1 if cost > self.cutoff * best_s else min(repeats, affordable)
+                    left[program.id] -= 1
+        for known in costs.values():
+            self.best[place] = min(self.best.get(place, math.inf), statistics.median(known))
         self.stats.run_s += time.monotonic() - begin
+        return found | {program_id: {"costs": known} for program_id, known in costs.items()}
 
     def _is_convicted(self, program: Program, death: Died) -> bool:
         """Whether the program is to blame. A worker that ran out of time while it computed is proof; anything else must
@@ -292,11 +318,9 @@ class Measurer:
                 worker.wait_ready()
                 if REFERENCE not in worker.tasks:
                     self._build_reference(worker)
-                answer = worker.call(
-                    10.0, "run_error", do="run", task=REFERENCE, key=REFERENCE,
-                    repeats=5, repeat_s=0.005, best_s=0.0, cutoff=10.0, budget_s=1.0,
-                )  # fmt: skip
-                self.reference_s.append(statistics.median(answer["costs"]))
+                ask = {"do": "run", "task": REFERENCE, "key": REFERENCE, "repeat_s": 0.005, "enough_s": math.inf}
+                costs = [worker.call(10.0, "run_error", **ask)["cost"] for _ in range(5)]
+                self.reference_s.append(statistics.median(costs))
                 return self.reference_s[-1]
             except Died:
                 self._restart(worker)
@@ -339,8 +363,12 @@ class Measurer:
         return fresh
 
 
-def quicker(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
-    """The faster of two timings of a program; a failure counts always."""
-    if before is None or "costs" not in before or "costs" not in now:
-        return now
-    return min(before, now, key=lambda answer: statistics.median(answer["costs"]))
+def together(timings: Sequence[dict[int, dict[str, Any]]]) -> dict[int, dict[str, Any]]:
+    """Several timings of a batch as one: all costs of a program; a failure counts always."""
+    found: dict[int, dict[str, Any]] = {}
+    for timing in timings:
+        for program_id, outcome in timing.items():
+            known = found.setdefault(program_id, outcome)
+            if known is not outcome and "costs" in known:
+                found[program_id] = {"costs": known["costs"] + outcome["costs"]} if "costs" in outcome else outcome
+    return found

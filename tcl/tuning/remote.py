@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -126,13 +127,16 @@ class RemoteMeasurer:
         for worker in self._workers:
             worker.close()
 
-    def measure(self, platform: Platform, task: Task, programs: Sequence[Program], *, source: str = "") -> list[Measurement]:
-        """Build here and time on the devices; one measurement a program, in their order.
+    def measure(
+        self, platform: Platform, task: Task, programs: Sequence[Program], *, source: str = "", repeats: int | None = None
+    ) -> list[Measurement]:
+        """Build here and time on the devices; one measurement a program, in their order. `repeats`: another number than usual, with a
+        budget to match.
 
         Raises:
             UserError: no device answered for `patience_s`. What was measured before this batch is kept by whoever asked.
         """
-        found = self._all(platform, task, programs, self._time)
+        found = self._all(platform, task, programs, partial(self._time, repeats=repeats or self.repeats))
         rows = []
         for program in programs:
             outcome = found[program.id]
@@ -231,11 +235,11 @@ class RemoteMeasurer:
             worker.kill()
             raise Died("run_error", answer.get("detail", "no session"), stalled=True)
 
-    def _time(self, worker: WorkerProcess, platform: Platform, task: Task, program: Program) -> dict[str, Any]:
-        place = (platform.name, task.id)
+    def _time(self, worker: WorkerProcess, platform: Platform, task: Task, program: Program, repeats: int) -> dict[str, Any]:
+        place, budget_s = (platform.name, task.id), self.budget_s * repeats / self.repeats
         answer = worker.call(
-            self.run_timeout_s, "run_error", do="run_there", task=format_id(task.id), key=format_id(program.id), repeats=self.repeats,
-            repeat_s=self.repeat_s, best_s=self.best.get(place, 0.0), cutoff=self.cutoff, budget_s=self.budget_s,
+            self.run_timeout_s + budget_s, "run_error", do="run_there", task=format_id(task.id), key=format_id(program.id),
+            repeats=repeats, repeat_s=self.repeat_s, best_s=self.best.get(place, 0.0), cutoff=self.cutoff, budget_s=budget_s,
         )  # fmt: skip
         if "costs" in answer:
             with self._lock:

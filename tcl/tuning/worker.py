@@ -57,7 +57,8 @@ class Worker:
     def __init__(self) -> None:
         self.tasks: dict[str, Any] = {}  # task id -> module
         self.appliers: dict[tuple[str, str], Any] = {}  # (task id, target JSON) -> Applier
-        self.built: dict[str, Any] = {}  # key of a built program -> function, evaluator's module
+        self.built: dict[str, Any] = {}  # key of a built program -> library
+        self.timers: dict[str, Callable[[list[Any]], float]] = {}  # key of a program that has run -> what times a repeat
         self.on: dict[str, str] = {}  # key of a built program -> "cpu" or "cuda"
         self.arguments: dict[tuple[str, str], list[Any]] = {}  # (task id, device) -> tensors, of the reference and of the last task
         self.expected: tuple[str, list[np.ndarray]] | None = None
@@ -71,6 +72,7 @@ class Worker:
     def forget(self, keep: str) -> dict[str, Any]:
         """Free the programs built so far, except one."""
         self.built = {key: library for key, library in self.built.items() if key == keep}
+        self.timers = {key: timer for key, timer in self.timers.items() if key == keep}
         return {}
 
     def build(self, task: str, target: str, key: str, schedule: str) -> dict[str, Any]:
@@ -80,6 +82,7 @@ class Worker:
         if on["kind"] == "cuda" and schedule == "":  # an unscheduled program has no threads: it runs on the host
             on = on["host"]
         self.built[key] = self.compile(task, json.dumps(on), schedule)
+        self.timers.pop(key, None)
         self.on[key] = "cuda" if on["kind"] == "cuda" else "cpu"
         if self.on[key] == "cuda":  # CUDA compiles at the first launch: that is building, and its time limit
             try:
@@ -113,34 +116,36 @@ class Worker:
         except Exception as error:
             raise Refused(*failure_of(error, "build_error")) from None
 
-    def run(self, task: str, key: str, repeats: int, repeat_s: float, best_s: float, cutoff: float, budget_s: float) -> dict[str, Any]:
-        """Time a built program: one warm-up run, then up to `repeats` repeats of at least `repeat_s` seconds each.
+    def run(self, task: str, key: str, repeat_s: float, enough_s: float) -> dict[str, Any]:
+        """Time one repeat of a built program, at least `repeat_s` seconds long: `cost` is the mean time of a run.
 
-        A candidate more than `cutoff` times slower than `best_s` (0: none yet) gets one repeat; no repeat starts once
-        `budget_s` seconds are spent. `costs` holds the mean time of a run, one value a repeat.
+        Before its first repeat it is run to warm up; where that takes more than `enough_s` (and a repeat), it is the repeat.
         """
-        import tvm
-
-        library = self.built[key]
         on = self.on[key]
         arguments = self._arguments(task, on)
         try:
-            once = self._once(library, arguments, on)
-            if once < repeat_s:  # the first run also pays for cold caches and lazy page mapping
-                once = self._once(library, arguments, on)
-            hopeless = best_s > 0 and once > cutoff * best_s
-            if once > 2 * budget_s or (hopeless and once >= repeat_s):
-                return {"costs": [once]}  # next to so long a run, what a warm-up warms is nothing
-            count = 1 if hopeless else min(repeats, max(1, int(budget_s / max(once, repeat_s))))
-            if once >= repeat_s:  # TVM's evaluator would run it once more than needed
-                return {"costs": [self._once(library, arguments, on) for _ in range(count)]}
-            number = min(round(repeat_s / max(once, 1e-7)) + 1, 100_000)
-            evaluator = library.time_evaluator("main", tvm.device(on, 0), number=number, repeat=count)
-            return {"costs": [float(c) for c in evaluator(*arguments).results]}
+            if key not in self.timers:
+                once = self._once(self.built[key], arguments, on)
+                if once < repeat_s:  # the first run also pays for cold caches and lazy page mapping
+                    once = self._once(self.built[key], arguments, on)
+                if once > max(repeat_s, enough_s):
+                    return {"cost": once}
+                self.timers[key] = self._timer(self.built[key], on, once, repeat_s)
+            return {"cost": self.timers[key](arguments)}
         except MemoryError:
             raise
         except Exception as error:
             raise Refused(*failure_of(error, "run_error")) from None
+
+    def _timer(self, library: Any, on: str, once: float, repeat_s: float) -> Callable[[list[Any]], float]:
+        """What times a repeat of a program that takes about `once` seconds."""
+        import tvm
+
+        if once >= repeat_s:  # TVM's evaluator would run it once more than needed
+            return lambda arguments: self._once(library, arguments, on)
+        number = min(round(repeat_s / max(once, 1e-7)) + 1, 100_000)
+        evaluator = library.time_evaluator("main", tvm.device(on, 0), number=number, repeat=1)
+        return lambda arguments: float(evaluator(*arguments).mean)
 
     def check(self, task: str, target: str, key: str) -> dict[str, Any]:
         """Run a built program and the unscheduled task on the same inputs; the largest error of the output relative to the

@@ -138,22 +138,23 @@ def test_stock_tvm_loads_the_database(tuned):
 
 def test_goes_on_where_it_was(tmp_path):
     first = Recorder(batches=1)
-    stopped = tune(SPEC, trials=32, out=tmp_path / "out", model="random", strategy="random", export=False, progress=first)
+    stopped = tune(SPEC, trials=32, out=tmp_path / "out", model="random", strategy="random", export=False, rivals=(), progress=first)
     assert stopped["stopped"] and stopped["trials"] == 16 and stopped["correct"]
     before = set(Dataset.open(tmp_path / "out").programs()["program"])
     second = Recorder()
-    result = tune(SPEC, trials=32, out=tmp_path / "out", model="random", strategy="random", export=False, progress=second)
+    result = tune(SPEC, trials=32, out=tmp_path / "out", model="random", strategy="random", export=False, rivals=(), progress=second)
     assert not result["stopped"] and result["trials"] == 32
     assert [m["trial"] for m in second.of("measured")] == list(range(17, 33))
     assert before < set(Dataset.open(tmp_path / "out").programs()["program"])
     third = Recorder()
-    again = tune(SPEC, trials=32, out=tmp_path / "out", model="random", strategy="random", export=False, progress=third)
+    again = tune(SPEC, trials=32, out=tmp_path / "out", model="random", strategy="random", export=False, rivals=(), progress=third)
     assert again["trials"] == 32 and not third.of("measured")
 
     warm = Recorder()
     result = tune(
-        SPEC, trials=16, out=tmp_path / "warm", model="xgb", strategy="decisions", warm_start=tmp_path / "out", export=False, progress=warm
-    )
+        SPEC, trials=16, out=tmp_path / "warm", model="xgb", strategy="decisions", warm_start=tmp_path / "out", export=False, rivals=(),
+        progress=warm,
+    )  # fmt: skip
     assert result["trials"] == 16
     assert any(not m["random"] for m in warm.of("measured"))  # the earlier records teach the model from the first batch on
     assert not {m["program"] for m in warm.of("measured")} & {m["program"] for m in first.of("measured") + second.of("measured")}
@@ -207,7 +208,7 @@ def test_a_wrong_kernel_is_never_the_best(tmp_path):
         assert not check(measurer, platform, task, wrong, spec).correct
         journal.add([good], measurer.measure(platform, task, [good], source=RANDOM))
         for at in range(5):  # recorded as by far the fastest
-            m = Measurement(wrong.id, task.id, platform.name, (1e-9,), measured_at=1.0 + at, source=SEARCH)
+            m = Measurement(wrong.id, task.id, platform.name, (1e-9,) * 10, measured_at=1.0 + at, source=SEARCH)
             journal.add([wrong], [m])
         assert journal.ranked(task)[0].program == wrong
         run = Run(what, platform, journal, 2, "random", "random", 0, Progress(), measurer)
@@ -238,7 +239,7 @@ def test_a_lucky_latency_does_not_win(tmp_path):
     assert trial.program not in lucky and trial.latency_s < 10 * journal.trials[task.id][right.id].latency_s
     final = Dataset.open(tmp_path / "out").measurements()
     final = final.loc[final["source"] == FINAL, "program"]
-    assert (final == trial.program.id).sum() == 3 and len(final) <= 30
+    assert trial.program.id in final.tolist() and len(final) == final.nunique() == 5
 
 
 def test_checks_against_pytorch_too(tmp_path):
