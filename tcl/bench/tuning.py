@@ -10,7 +10,8 @@ run that was stopped, or that reaches `time_limit_s`, goes on from there. Candid
 the time of the whole search (features, scores, mutation, validation of what is proposed). Time is counted from the start of the search:
 the baselines before it are no method's. Latencies of operators are those of a last measurement, in turns, of all programs that were a
 method's best at some time: the lowest latency that a search saw of a program is partly luck. A method has reached the baseline's latency
-when the program that it would have returned then is as fast as the baseline's last one, both measured in turns.
+when the program that it would have returned then is as fast as the baseline's last one, both measured in turns. So are the methods'
+networks, as a whole; a network's curve is the sum over its tasks as the search saw them.
 What production uses (PyTorch eager, torch.compile, ONNX Runtime) is timed in the same run, on the same threads, once for each operator
 and network.
 """
@@ -50,6 +51,8 @@ BASELINE = "tvm/xgb"
 SCORED_GOAL, FASTER_GOAL, FASTER_FLOOR, LATENCY_GOAL, NEVER_WORSE = 20_000.0, 16.8, 5.0, 1.20, 1.03
 TURNS = 45
 """Repeats of each program in turns at the end of a cell. On a busy host medians of so many differed by 1.2 %, at one pace."""
+NETWORK_TURNS = 5
+"""The same for networks, in a process of its own each time."""
 EQUAL = 1.01
 """Latencies measured in turns count as equal up to this ratio."""
 
@@ -184,7 +187,8 @@ def _cell(
 
     rows: list[dict[str, Any]] = []
     curves: dict[str, Curve] = {}
-    chosen: dict[str, str] = {}  # method -> the program it ends with
+    folders: dict[str, Path] = {}  # of the methods that tuned a network
+    chosen: dict[str, str] = {}  # method -> the program of an operator that it ends with
     schedules: dict[str, str] = {}
     processor = machine()["processor"]  # a run that goes on elsewhere has rows of several
     with tempfile.TemporaryDirectory() as folder:
@@ -199,12 +203,18 @@ def _cell(
             if result.get("best_program"):
                 chosen[method] = result["best_program"]
                 schedules |= schedules_of(out, [*curves[method].holders, chosen[method]])
+            elif (out / "export" / "network.so").exists():
+                folders[method] = out / "export"
             production = {} if rows else {f"{r}_ms": _ms(result[f"{r}_latency_s"]) for r in rivals}
             rows.append(_row(subject, method, seed, trials, result) | production | {"processor": processor})
+        latencies = networks_in_turns(folders)
     again = in_turns(subject, schedules)
-    curves |= {method: curves[method].measured_again(again, program) for method, program in chosen.items()}
+    for method, program in chosen.items():
+        curves[method] = curves[method].measured_again(again, program)
+        latencies[method] = again.get(program, math.nan)
     for row in rows:
-        row["best_ms"] = _ms(again.get(chosen.get(row["method"], ""))) or row["best_ms"]
+        if math.isfinite(known := latencies.get(row["method"], math.nan)):
+            row["best_ms"] = _ms(known)
         row["curve"] = curves[row["method"]].steps()
     _add_times(rows, curves)
     return rows
@@ -225,7 +235,7 @@ def in_turns(subject: str, schedules: Mapping[str, str]) -> dict[str, float]:
     from tcl.tuning.subject import subject as read
     from tcl.tuning.targets import platform_for
 
-    if not schedules:  # a network's latency is that of the whole network, timed at its end
+    if not schedules:
         return {}
     (task,) = read(subject).tasks
     programs = {key: Program(task.id, schedule) for key, schedule in schedules.items()}
@@ -235,6 +245,28 @@ def in_turns(subject: str, schedules: Mapping[str, str]) -> dict[str, float]:
     turns = np.array(list(itertools.zip_longest(*(m.costs_s or (math.nan,) for m in measured), fillvalue=math.nan)))
     found = dict(zip((p.id for p in distinct), at_one_pace(turns).tolist(), strict=True))
     return {key: found[p.id] for key, p in programs.items() if math.isfinite(found[p.id])}
+
+
+def networks_in_turns(folders: Mapping[str, Path]) -> dict[str, float]:
+    """Latency, in seconds, of exported networks (any key -> the folder of `network.so` and `inputs.npz`), timed in turns; NaN where one
+    cannot be run."""
+    from tcl.machine import quiet
+    from tcl.tuning.apart import ProcessFailed
+    from tcl.tuning.network_run import run_network
+    from tcl.tuning.targets import this_machine
+
+    def timed(folder: Path) -> float:
+        try:
+            run = run_network(folder / "network.so", folder / "inputs.npz", threads=this_machine().cores)
+        except ProcessFailed:
+            return math.nan
+        return statistics.median(run.costs_s)
+
+    if not folders:
+        return {}
+    with quiet():
+        turns = np.array([[timed(folder) for folder in folders.values()] for _ in range(NETWORK_TURNS)])
+    return dict(zip(folders, at_one_pace(turns).tolist(), strict=True))
 
 
 def at_one_pace(turns: np.ndarray) -> np.ndarray:

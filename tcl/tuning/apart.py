@@ -15,6 +15,10 @@ from tcl.errors import UserError
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS")
 
+FREE_THREADS = {"TVM_BIND_THREADS": "0"}
+"""TVM binds the threads of its pool to a core each, but not the thread that calls a kernel and takes its share of the work: where that
+one happens to be on a bound thread's core (after a build, say) both stay there, and kernels take twice as long."""
+
 
 class ProcessFailed(RuntimeError):
     """The process died, ran out of time, or its function raised; the message says which."""
@@ -31,8 +35,9 @@ def call(function: Callable[..., Any], *args: Any, threads: int = 1, timeout_s: 
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
-    saved = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))  # read by the libraries when the child imports them
+    wanted = dict.fromkeys(THREAD_VARIABLES, str(threads)) | FREE_THREADS
+    saved = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)  # read by the libraries when the child imports them
     try:
         process = context.Process(target=_child, args=(there, function, args, kwargs), daemon=True)
         process.start()

@@ -140,8 +140,11 @@ result = lambda: (last[0] if isinstance(last[0], tvm.runtime.Tensor) else last[0
 
 _SNIPPET = '''\
 """Runs the tuned {title}: python run.py (needs apache-tvm and numpy)."""
+import os
 import time
 from pathlib import Path
+
+os.environ.setdefault("TVM_BIND_THREADS", "0")  # a bound thread may share its core with the one that calls: both take twice as long
 
 import numpy as np
 import tvm

@@ -255,7 +255,7 @@ class Measurer:
         busy = [w for w in self._workers if w.current is not None]
         with selectors.DefaultSelector() as selector:
             for worker in busy + [w for w in self._workers if not w.ready]:
-                selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+                selector.register(worker.pipe, selectors.EVENT_READ, worker)
             patience = min((w.deadline for w in busy), default=0.0) - time.monotonic()
             ready = [key.data for key, _ in selector.select(max(0.0, patience))]
         return ready or [w for w in busy if w.deadline <= time.monotonic()]

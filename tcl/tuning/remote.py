@@ -27,6 +27,7 @@ from typing import Any
 from tcl.errors import UserError
 from tcl.programs.types import Measurement, Platform, Program, Task, format_id
 from tcl.tuning.measure import MeasureStats
+from tcl.tuning.remote_worker import RemoteWorker
 from tcl.tuning.targets import host_target, this_machine
 from tcl.tuning.worker_process import Died, WorkerProcess
 
@@ -112,7 +113,7 @@ class RemoteMeasurer:
         self.best: dict[tuple[str, int], float] = {}
         """(platform, task) -> the lowest latency seen, seconds."""
         memory = max(2 << 30, this_machine().memory_bytes // (2 * devices))
-        self._make = lambda: WorkerProcess(1, memory, "tcl.tuning.remote_worker")
+        self._make = lambda: WorkerProcess(1, memory, RemoteWorker)
         self._workers = [self._make() for _ in range(devices)]
         self._lock = threading.Lock()
 
@@ -215,7 +216,7 @@ class RemoteMeasurer:
         try:
             return do(worker, platform, task, program)
         finally:
-            if worker.process.poll() is None:
+            if worker.process.is_alive():
                 worker.call(10.0, "run_error", do="release")
 
     def _acquire(self, worker: WorkerProcess) -> None:

@@ -1,7 +1,5 @@
 """The worker process of `tcl.tuning.remote`: compiles for another machine, and runs there what it compiled, over TVM's RPC.
 
-    python -m tcl.tuning.remote_worker
-
 Requests and answers are those of `tcl.tuning.worker`. A program that takes the device's server down with it, or hangs there, costs
 this process's session: the coordinator replaces the process and asks the tracker for another device.
 """
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tcl.tuning.worker import Refused, Worker, failure_of, main
+from tcl.tuning.worker import Refused, Worker, failure_of
 
 
 class RemoteWorker(Worker):
@@ -97,7 +95,3 @@ class RemoteWorker(Worker):
         import tvm
 
         return [tvm.runtime.tensor(t.numpy(), device) for t in self._arguments(task)]
-
-
-if __name__ == "__main__":
-    main(RemoteWorker)

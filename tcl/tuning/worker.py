@@ -1,9 +1,7 @@
-"""The worker process: builds programs in memory, keeps them, runs one when told to. Started by `tcl.tuning.measure`.
+"""The worker process: builds programs in memory, keeps them, runs one when told to. Started by `tcl.tuning.worker_process`.
 
-    python -m tcl.tuning.worker
-
-Requests come on standard input and answers go to what was standard output, each a length-prefixed JSON object (four bytes,
-little-endian, then UTF-8). Nothing is pickled. Whatever a program or TVM prints goes to standard error.
+Requests and answers are JSON objects on a pipe. Nothing is pickled but the arguments that the process starts with. Whatever a program
+or TVM prints goes to a file.
 
 A candidate may crash, hang or eat memory: the process is disposable, and the coordinator knows what it was doing.
 """
@@ -13,34 +11,16 @@ from __future__ import annotations
 import json
 import os
 import resource
-import struct
-import sys
 import time
-from collections.abc import Callable
-from typing import Any, BinaryIO
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-LENGTH = struct.Struct("<I")
 REFERENCE = "reference"
 """The name of the reference program's task, schedule and key."""
-
-
-def send(stream: BinaryIO, message: dict[str, Any]) -> None:
-    """Write one message."""
-    data = json.dumps(message).encode()
-    stream.write(LENGTH.pack(len(data)) + data)
-    stream.flush()
-
-
-def receive(stream: BinaryIO) -> dict[str, Any] | None:
-    """Read one message; None at the end of the stream."""
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        return None
-    (length,) = LENGTH.unpack(head)
-    data = stream.read(length)
-    return json.loads(data) if len(data) == length else None
 
 
 class Refused(Exception):
@@ -239,29 +219,30 @@ def failure_of(error: Exception, kind: str) -> tuple[str, str]:
     return ("out_of_memory" if memory else kind), line
 
 
-def _die_with_parent() -> None:
-    """A candidate that hangs must not outlive a coordinator that was killed (Linux: PR_SET_PDEATHSIG)."""
-    import ctypes
-    import signal
+def serve(pipe: Connection, printed: str, environment: Mapping[str, str], memory_bytes: int, make: Callable[[], Worker]) -> None:
+    """Answer requests until the pipe is closed.
 
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    Args:
+        printed: the file that gets what is printed.
+        memory_bytes: address space that may be taken beyond what is mapped already.
+        make: the kind of worker.
+    """
+    output = os.open(printed, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    _die_with_coordinator(pipe)
+    os.environ.update(environment)
+    import tcl.tuning.worker_preload  # noqa: F401  (before the limit: mapping the libraries is not the candidate's fault)
 
-
-def main(make: Callable[[], Worker] | None = None) -> None:
-    """Serve requests until the input ends, with a `Worker` or what `make` makes."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    _die_with_parent()
-    limit = int(os.environ.get("TCL_WORKER_MEMORY", "0"))
-    sys.modules["torch"] = None  # type: ignore[assignment]  # tvm imports it where it is installed: two thirds of the start, for nothing
-    import tvm  # noqa: F401  (before the limit: mapping the library itself is not the candidate's fault)
-
-    if limit:
-        mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # noqa: SIM115, PTH123
-        resource.setrlimit(resource.RLIMIT_AS, (mapped + limit, mapped + limit))
-    worker = (make or Worker)()
-    send(answers, {"ready": os.getpid()})
-    while (request := receive(sys.stdin.buffer)) is not None:
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + memory_bytes, mapped + memory_bytes))
+    worker = make()
+    pipe.send_bytes(json.dumps({"ready": os.getpid()}).encode())
+    while True:
+        try:
+            request = json.loads(pipe.recv_bytes())
+        except EOFError:
+            return
         try:
             answer = getattr(worker, request.pop("do"))(**request)
         except Refused as error:
@@ -270,8 +251,15 @@ def main(make: Callable[[], Worker] | None = None) -> None:
             answer = {"failed": "out_of_memory", "detail": str(error)[:300]}
         except Exception as error:  # a mistake of ours: told apart from a candidate's failure
             answer = {"failed": "unknown_error", "detail": f"{type(error).__name__}: {error}"[:300]}
-        send(answers, answer)
+        pipe.send_bytes(json.dumps(answer).encode())
 
 
-if __name__ == "__main__":
-    main()
+def _die_with_coordinator(pipe: Connection) -> None:
+    """A candidate that hangs must not outlive a coordinator that was killed. Linux (PR_SET_PDEATHSIG) ends this process with the one
+    that it was forked from; that one ends with the coordinator, unless something holds the files that tell it so."""
+    import ctypes
+    import signal
+
+    os.closerange(3, pipe.fileno())
+    os.closerange(pipe.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import multiprocessing
 import os
-import selectors
 import signal
-import subprocess
-import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from tcl.programs.types import Program
-from tcl.tuning.worker import receive, send
+from tcl.tuning.apart import FREE_THREADS
+from tcl.tuning.worker import Worker, serve
 
+CONTEXT = multiprocessing.get_context("forkserver")
+"""Workers are forked from a process that has imported what they need and started no thread."""
+CONTEXT.set_forkserver_preload(["__main__", "tcl.tuning.worker_preload"])
 START_TIMEOUT_S = 120.0
 SPINS = 200
 """How often a thread of TVM's pool looks for work before it sleeps. By default it goes on for a tenth of a second, and takes the
@@ -37,21 +39,16 @@ class Died(Exception):
 class WorkerProcess:
     """A worker process and the tasks it knows."""
 
-    def __init__(self, threads: int, memory_bytes: int, module: str = "tcl.tuning.worker") -> None:
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the process)
-        package_root = str(Path(__file__).resolve().parents[2])
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(p for p in (package_root, os.environ.get("PYTHONPATH")) if p),
-            "PYTHONWARNINGS": "ignore",
-            "TVM_NUM_THREADS": str(threads),
-            "TVM_THREAD_POOL_SPIN_COUNT": str(SPINS),
-            "OMP_NUM_THREADS": str(threads),
-            "TCL_WORKER_MEMORY": str(memory_bytes),
-        }
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=environment,
-        )  # fmt: skip
+    def __init__(self, threads: int, memory_bytes: int, make: type[Worker] | None = None) -> None:
+        self.printed = tempfile.NamedTemporaryFile()  # noqa: SIM115  (lives as long as the process)
+        environment = {
+            "TVM_NUM_THREADS": str(threads), "TVM_THREAD_POOL_SPIN_COUNT": str(SPINS), **FREE_THREADS,
+        }  # fmt: skip
+        self.pipe, theirs = CONTEXT.Pipe()
+        arguments = (theirs, self.printed.name, environment, memory_bytes, make or Worker)
+        self.process = CONTEXT.Process(target=serve, args=arguments, daemon=True)
+        self.process.start()
+        theirs.close()
         self.tasks: set[str] = set()
         self.built: list[Program] = []
         self.current: Program | None = None
@@ -69,35 +66,32 @@ class WorkerProcess:
         self._asked = time.monotonic()
         self._used = self._cpu_s()
         with contextlib.suppress(OSError):  # it died since its last answer; the next `answer` says how
-            send(self.process.stdin, message)
+            self.pipe.send_bytes(json.dumps(message).encode())
 
     def answered(self, seconds: float) -> bool:
         """Whether an answer is there, or comes within so many seconds."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            return bool(selector.select(seconds))
+        return self.pipe.poll(seconds)
 
     def answer(self, deadline: float, kind: str) -> dict[str, Any]:
         """The next answer; `kind` is what a crash counts as. Raises Died."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            limit = max(deadline - self._asked, 0.0)
-            while not selector.select(max(0.0, deadline - time.monotonic())):
-                waited, used = time.monotonic() - self._asked, self._cpu_s() - self._used
-                if used < SHARE * limit and waited < PATIENCE * limit:
-                    deadline = time.monotonic() + max(0.1, SHARE * limit - used)  # it had no processor: not the candidate's fault
-                    continue
-                self.kill()
-                timeout = kind.replace("error", "timeout") if kind != "unknown_error" else kind
-                raise Died(timeout, f"killed after {waited:.1f} s", stalled=used < 0.6 * waited)
-        message = receive(self.process.stdout)
-        if message is None:
-            code = self.process.wait()
-            tail = self._stderr_tail()
+        limit = max(deadline - self._asked, 0.0)
+        while not self.pipe.poll(max(0.0, deadline - time.monotonic())):
+            waited, used = time.monotonic() - self._asked, self._cpu_s() - self._used
+            if used < SHARE * limit and waited < PATIENCE * limit:
+                deadline = time.monotonic() + max(0.1, SHARE * limit - used)  # it had no processor: not the candidate's fault
+                continue
+            self.kill()
+            timeout = kind.replace("error", "timeout") if kind != "unknown_error" else kind
+            raise Died(timeout, f"killed after {waited:.1f} s", stalled=used < 0.6 * waited)
+        try:
+            return json.loads(self.pipe.recv_bytes())
+        except (EOFError, OSError):
+            self.process.join()
+            code = self.process.exitcode or 0
+            tail = self._printed_tail()
             name = signal.Signals(-code).name if code < 0 else f"status {code}"
             memory = "bad_alloc" in tail or "MemoryError" in tail or "Cannot allocate" in tail
-            raise Died("out_of_memory" if memory else kind, f"the process ended with {name}")
-        return message
+            raise Died("out_of_memory" if memory else kind, f"the process ended with {name}") from None
 
     def call(self, deadline_s: float, kind: str, **message: Any) -> dict[str, Any]:
         self.request(**message)
@@ -120,15 +114,14 @@ class WorkerProcess:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.join()
 
     def close(self) -> None:
         self.kill()
-        for stream in (self.process.stdin, self.process.stdout, self.errors):
-            with contextlib.suppress(OSError):
-                stream.close()
+        self.pipe.close()
+        self.printed.close()
 
-    def _stderr_tail(self) -> str:
-        self.errors.seek(0, os.SEEK_END)
-        self.errors.seek(max(0, self.errors.tell() - 4096))
-        return self.errors.read().decode(errors="replace")
+    def _printed_tail(self) -> str:
+        self.printed.seek(0, os.SEEK_END)
+        self.printed.seek(max(0, self.printed.tell() - 4096))
+        return self.printed.read().decode(errors="replace")

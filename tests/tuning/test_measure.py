@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
+import subprocess
+import sys
 import time
 
 import psutil
@@ -39,19 +43,17 @@ def programs(task):
 
 def odd_worker(monkeypatch, tmp_path, method, code):
     """Real worker processes that do `code` before a method of theirs; `k` are its arguments."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys, time\n"
-        "if 'tcl.tuning.worker' in ' '.join(sys.orig_argv):\n"
-        "    import tcl.tuning.worker as w\n"
-        "    class Odd(w.Worker):\n"
-        f"        def {method}(self, **k):\n"
-        f"            {code}\n"
-        f"            return super().{method}(**k)\n"
-        "    w.Worker = Odd\n"
-        "    w.main()\n"
-        "    sys.exit()\n"
+    module = f"odd_{method}_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(
+        "import os, time\n"
+        "from tcl.tuning.worker import Worker\n"
+        "class Odd(Worker):\n"
+        f"    def {method}(self, **k):\n"
+        f"        {code}\n"
+        f"        return super().{method}(**k)\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("tcl.tuning.worker_process.Worker", importlib.import_module(module).Odd)
 
 
 def test_a_worker_that_has_run_a_program_leaves_the_processor_to_the_next() -> None:
@@ -66,6 +68,14 @@ def test_a_worker_that_has_run_a_program_leaves_the_processor_to_the_next() -> N
             time.sleep(0.3)
             spent.append(sum(process.cpu_times()[:2]) - before)
         assert min(spent) < 0.04
+
+
+def test_no_thread_of_a_worker_is_bound_to_a_core(measurer, task, programs) -> None:
+    """The thread that calls a kernel would now and then share the core of one that is: both then take twice as long."""
+    assert not measurer.measure(platform_for("native"), task, programs[:1])[0].error
+    threads = psutil.Process(measurer._workers[0].process.pid).threads()
+    assert len(threads) >= measurer.threads
+    assert {frozenset(os.sched_getaffinity(t.id)) for t in threads} == {frozenset(os.sched_getaffinity(0))}
 
 
 def test_measures_every_program_with_repeats(measurer, task, programs):
@@ -95,10 +105,30 @@ def test_invalid_schedule_costs_only_itself(measurer, task, programs):
 def test_a_dying_worker_costs_only_its_candidate(monkeypatch, tmp_path, task, programs, code, kind):
     """A real worker that really dies, or hangs, whenever it runs one particular program."""
     odd_worker(monkeypatch, tmp_path, "run", f"if k['key'] == {format_id(programs[2].id)!r}: {code}")
-    with Measurer(workers=2, run_timeout_s=2.0, build_timeout_s=30.0) as measurer:
+    with Measurer(workers=2, run_timeout_s=1.0, build_timeout_s=30.0) as measurer:
         rows = measurer.measure(platform_for("native"), task, programs)
         assert [r.error for r in rows] == ["", "", kind, "", "", ""]
         assert measurer.stats.restarts >= 2  # the second death convicts (a loaded machine may stall another candidate once)
+
+
+def test_a_hung_candidate_ends_with_a_killed_coordinator(tmp_path):
+    (tmp_path / "hung.py").write_text(
+        "from tcl.tuning.worker import Worker\nclass Hung(Worker):\n    def task(self, task, workload):\n        while True: pass\n"
+    )
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import hung; from tcl.tuning.worker_process import WorkerProcess; "
+        "worker = WorkerProcess(1, 1 << 31, hung.Hung); worker.wait_ready(); worker.request(do='task', task='', workload=''); "
+        "print(worker.process.pid, flush=True); worker.process.join()"
+    )
+    coordinator = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    worker = psutil.Process(int(coordinator.stdout.readline()))
+    assert worker.is_running()
+    coordinator.kill()
+    coordinator.communicate()
+    deadline = time.monotonic() + 30.0
+    while time.monotonic() < deadline and worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.05)
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_build_much_longer_than_others_is_given_up(monkeypatch, tmp_path, task, programs):

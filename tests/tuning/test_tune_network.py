@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tcl.bench.tuning import networks_in_turns
 from tcl.errors import UserError
 from tcl.programs.dataset import Dataset
 from tcl.programs.types import format_id
@@ -46,6 +49,12 @@ def test_the_network_was_run_and_agrees_with_pytorch(tuned):
     assert result["best_latency_s"] > 0 and result["untuned_latency_s"] > 0
     assert result["pytorch_latency_s"] > 0 and len(result["latency_costs_s"]) >= 1
     assert result["tasks_unscheduled"] == []
+
+
+def test_networks_are_timed_in_turns(tuned, tmp_path, monkeypatch):
+    monkeypatch.setattr("tcl.bench.tuning.NETWORK_TURNS", 1)
+    found = networks_in_turns({"tuned": Path(tuned[2]["dataset"]) / "export", "none": tmp_path})
+    assert 0.1 < found["tuned"] / tuned[2]["best_latency_s"] < 10 and math.isnan(found["none"])
 
 
 def test_every_task_has_a_row_and_the_first_batch_goes_round(tuned):

@@ -1,0 +1,19 @@
+"""What a worker needs, imported once, by the process that all workers are forked from."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import warnings
+
+sys.modules["torch"] = None  # type: ignore[assignment]  # tvm imports it where it is installed: two thirds of the start, for nothing
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from tvm.s_tir.meta_schedule import mutator, postproc, search_strategy, space_generator  # noqa: F401
+
+    import tcl.tuning.design_space
+    import tcl.tuning.fast_math
+    import tcl.tuning.transposed
+    import tcl.tuning.worker
+    import tcl.tuning.workload  # noqa: F401
+gc.freeze()  # what is never collected is never copied
