@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from tcl.tuning.placement import placed
+
 REFERENCE = "reference"
 """The name of the reference program's task, schedule and key."""
 
@@ -170,14 +172,12 @@ class Worker:
         if (task, on) not in self.arguments:
             self.arguments = {key: tensors for key, tensors in self.arguments.items() if key[0] in (REFERENCE, task)}
             rng = np.random.default_rng(0)
-            tensors = []
-            for shape, dtype in argument_shapes(self.tasks[task]):
-                if dtype.startswith("float"):
-                    values = rng.uniform(0.1, 1.0, shape).astype(dtype)
-                else:
-                    values = rng.integers(0, 2, shape).astype(dtype)
-                tensors.append(tvm.runtime.tensor(values, tvm.device(on, 0)))
-            self.arguments[task, on] = tensors
+            arrays = [
+                rng.uniform(0.1, 1.0, shape).astype(dtype) if dtype.startswith("float") else rng.integers(0, 2, shape).astype(dtype)
+                for shape, dtype in argument_shapes(self.tasks[task])
+            ]
+            here = on == "cpu"
+            self.arguments[task, on] = placed(arrays) if here else [tvm.runtime.tensor(a, tvm.device(on, 0)) for a in arrays]
         return self.arguments[task, on]
 
 
