@@ -7,7 +7,7 @@ the limit is raised until a probe of two programs succeeds. Its failed probes ar
 
 Ours is timed from a cold start: the workers' start counts. Our second measurement of the same programs, `pause_s` later (stock
 has its turn meanwhile), tells whether a measurement can be repeated, and the rate of workers that are already warm: stock
-starts fresh ones for every batch.
+starts fresh ones for every batch. A third one, by other workers, tells whether it matters which worker measures a program.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def run(
     Returns:
         {"bench", "rows", "goals", "machine"}. A row is one method on one operator: `measured`, `failed`, `seconds`,
         `per_minute`; for our first also `spread` (largest / smallest repeat of a program, median over programs), for our second
-        `disagreement` (|second - first| / first of two measurements `pause_s` apart: the median over programs).
+        `disagreement` (|second - first| / first of two measurements `pause_s` apart: the median over programs) and
+        `other_workers` (the same of the third beside the second, as if both had been equally fast over all programs).
     """
     from tcl.tuning.design_space import sample_programs
     from tcl.tuning.operators import operator_task
@@ -72,10 +73,10 @@ def run(
             rows += [{"method": "stock", **about, **other}] if other else []
             progress.step(len(rows), steps, operator)
             progress.check()
-    others = {(r["operator"], r["seed"]): r["per_minute"] for r in rows if r["method"] == "stock"}
-    ratios = [_ratio(r, others) for r in rows if r["method"] == "tcl" and _ratio(r, others)]
-    warm = [_ratio(r, others) for r in rows if r["method"] == "tcl, warm" and _ratio(r, others)]
-    disagreement = statistics.median(r["disagreement"] for r in rows if "disagreement" in r)
+    rates = {(r["operator"], r["seed"]): r["per_minute"] for r in rows if r["method"] == "stock"}
+    ratios = [_ratio(r, rates) for r in rows if r["method"] == "tcl" and _ratio(r, rates)]
+    warm = [_ratio(r, rates) for r in rows if r["method"] == "tcl, warm" and _ratio(r, rates)]
+    disagreement, others = (statistics.median(r[of] for r in rows if of in r) for of in ("disagreement", "other_workers"))
     return {
         "bench": "measure",
         "rows": rows,
@@ -86,6 +87,7 @@ def run(
             report.goal("the same, our workers being warm", SPEEDUP, statistics.median(warm) if warm else None),
             report.goal("the floor: times stock's programs per minute, worst operator", FLOOR, min(ratios, default=None)),
             report.goal("two measurements of a program differ by (median)", AGREEMENT, disagreement, at_most=True),
+            report.goal("measurements by other workers differ by (median, at one pace)", AGREEMENT, others, at_most=True),
         ],
         "machine": {**report.machine(), "target": json.loads(platform.target)},
     }
@@ -100,7 +102,7 @@ def _ratio(row: dict[str, Any], others: dict[tuple[str, int], float]) -> float |
 def _turns(
     platform: Platform, task: Task, pool: list[Program], pause_s: float, stock: bool
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any] | None]:
-    """Our first measurement from a cold start, stock's, and our second: the fields of three rows."""
+    """Our first measurement from a cold start, stock's, and our second and third: the fields of three rows."""
     from tcl.tuning.measure import Measurer
 
     begin = time.monotonic()
@@ -114,11 +116,16 @@ def _turns(
         begin = time.monotonic()
         second = measurer.measure(platform, task, pool)
         warm = _rate(measurer, time.monotonic() - begin - measurer.stats.waiting_s)
+    with Measurer() as fresh:
+        third = fresh.measure(platform, task, pool)
     pairs = [(a, b) for a, b in zip(first, second, strict=True) if not a.error and not b.error]
-    if not pairs:
+    ratios = [c.latency_s / b.latency_s for b, c in zip(second, third, strict=True) if not b.error and not c.error]
+    if not pairs or not ratios:
         raise UserError("Nothing could be measured.", hint="See `tcl collect` for what fails.")
     cold["spread"] = statistics.median([max(a.costs_s) / min(a.costs_s) for a, _ in pairs if len(a.costs_s) > 1] or [1.0])
     differ = sorted(abs(b.latency_s - a.latency_s) / a.latency_s for a, b in pairs)
+    pace = statistics.median(ratios)
+    warm["other_workers"] = statistics.median(abs(ratio / pace - 1.0) for ratio in ratios)
     return cold, warm | {"disagreement": statistics.median(differ), "disagreement_p90": differ[int(0.9 * (len(differ) - 1))]}, other
 
 
