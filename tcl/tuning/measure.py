@@ -107,6 +107,7 @@ class Measurer:
         self._reference_task: tuple[str, str] | None = None
         self._reference_build_s = 0.1  # until it is built
         self._suspects: set[int] = set()
+        self._turns = 0
         self._build_s: dict[tuple[str, int], list[float]] = {}  # (platform, task) -> seconds of its builds
         self._given_up: Counter[tuple[str, int]] = Counter()  # builds that took too long
 
@@ -270,12 +271,13 @@ class Measurer:
         costs: dict[int, list[float]] = {}
         left: dict[int, int] = {}  # repeats that a program has left
         for _ in range(repeats):
+            self._turns += 1
             for worker in list(self._workers):
                 for program in [p for p in worker.built if left.get(p.id, repeats)]:
                     try:
                         answer = worker.call(
                             self.run_timeout_s, "run_error", do="run", task=format_id(task.id), key=format_id(program.id),
-                            repeat_s=self.repeat_s, enough_s=min(2 * budget_s, self.cutoff * best_s),
+                            turn=self._turns, repeat_s=self.repeat_s, enough_s=min(2 * budget_s, self.cutoff * best_s),
                         )  # fmt: skip
                     except Died as death:
                         for lost in (p for p in worker.built if left.get(p.id, repeats)):
@@ -318,7 +320,7 @@ class Measurer:
                 worker.wait_ready()
                 if REFERENCE not in worker.tasks:
                     self._build_reference(worker)
-                ask = {"do": "run", "task": REFERENCE, "key": REFERENCE, "repeat_s": 0.005, "enough_s": math.inf}
+                ask = {"do": "run", "task": REFERENCE, "key": REFERENCE, "turn": 0, "repeat_s": 0.005, "enough_s": math.inf}
                 costs = [worker.call(10.0, "run_error", **ask)["cost"] for _ in range(5)]
                 self.reference_s.append(statistics.median(costs))
                 return self.reference_s[-1]

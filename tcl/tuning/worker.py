@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tcl.tuning.placement import placed
+from tcl.tuning.placement import on_other_pages, placed
 
 REFERENCE = "reference"
 """The name of the reference program's task, schedule and key."""
@@ -41,6 +41,7 @@ class Worker:
         self.appliers: dict[tuple[str, str], Any] = {}  # (task id, target JSON) -> Applier
         self.built: dict[str, Any] = {}  # key of a built program -> library
         self.timers: dict[str, Callable[[list[Any]], float]] = {}  # key of a program that has run -> what times a repeat
+        self.turns: dict[str, int] = {}  # task id -> the last turn in which a program of it ran
         self.on: dict[str, str] = {}  # key of a built program -> "cpu" or "cuda"
         self.arguments: dict[tuple[str, str], list[Any]] = {}  # (task id, device) -> tensors, of the reference and of the last task
         self.expected: tuple[str, list[np.ndarray]] | None = None
@@ -98,13 +99,17 @@ class Worker:
         except Exception as error:
             raise Refused(*failure_of(error, "build_error")) from None
 
-    def run(self, task: str, key: str, repeat_s: float, enough_s: float) -> dict[str, Any]:
+    def run(self, task: str, key: str, turn: int, repeat_s: float, enough_s: float) -> dict[str, Any]:
         """Time one repeat of a built program, at least `repeat_s` seconds long: `cost` is the mean time of a run.
 
-        Before its first repeat it is run to warm up; where that takes more than `enough_s` (and a repeat), it is the repeat.
+        Before its first repeat it is run to warm up; where that takes more than `enough_s` (and a repeat), it is the repeat. With
+        another `turn` than the last one's of the task begins a round on other pages of memory.
         """
         on = self.on[key]
         arguments = self._arguments(task, on)
+        if on == "cpu" and self.turns.setdefault(task, turn) != turn:
+            self.turns[task] = turn
+            arguments = self.arguments[task, on] = on_other_pages(arguments)
         try:
             if key not in self.timers:
                 once = self._once(self.built[key], arguments, on)

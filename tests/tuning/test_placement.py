@@ -7,7 +7,7 @@ import mmap
 import numpy as np
 import pytest
 
-from tcl.tuning.placement import ALIGNMENT, LARGE, placed
+from tcl.tuning.placement import ALIGNMENT, LARGE, RENEWED, on_other_pages, placed
 
 pytestmark = pytest.mark.tvm
 
@@ -26,3 +26,12 @@ def test_large_arrays_begin_at_the_same_place_in_a_page_and_small_ones_lie_side_
     assert where[3] - where[1] == 5 * ALIGNMENT and where[4] - where[3] == ALIGNMENT  # 264 bytes and 4
     tensors[0].copyfrom(np.ones((64, 1024), np.float32))
     assert (tensors[1].numpy() == small[0]).all() and (tensors[0].numpy() == 1).all()
+
+
+def test_on_other_pages_the_values_are_the_same():
+    before = placed([np.arange(LARGE, dtype=np.int32), np.arange(3, dtype=np.float32)])
+    after = on_other_pages(before)
+    for old, new in zip(before, after, strict=True):
+        assert (new.numpy() == old.numpy()).all() and np.from_dlpack(new).ctypes.data != np.from_dlpack(old).ctypes.data
+    vast = placed([np.zeros(RENEWED + 1, np.uint8)])
+    assert on_other_pages(vast)[0].same_as(vast[0])
