@@ -40,6 +40,8 @@ STEADY = 1.08
 """The machine counts as busy when the reference program takes this many times its usual latency."""
 RETRIES = 2
 """How often a batch is timed again because the machine was busy."""
+SPIKE = 2.0
+"""What else runs on the machine may slow a single repeat down by so much."""
 LEAST_BUILD_S = 0.5
 """`build_patience` never gives a build up before so many seconds."""
 
@@ -66,7 +68,7 @@ class Measurer:
         threads: threads that a program runs on; default all cores.
         repeats: timed repeats of a program, each time that its batch is timed.
         repeat_s: a repeat runs the program as often as it takes to last this long.
-        cutoff: a candidate this many times slower than the task's best so far gets one repeat only.
+        cutoff: a candidate this many times slower than the task's best so far gets no further repeat.
         budget_s: no further repeat starts when a candidate has run this long.
         build_timeout_s, run_timeout_s: a candidate that takes longer is killed.
         build_patience: so is one whose build takes this many times the median of its task, and more than half a second. What LLVM
@@ -129,7 +131,7 @@ class Measurer:
 
         Returns one measurement a program, in their order: its costs, up to `repeats` each time that the batch was timed, or the kind
         of failure. The n-th costs of all were timed in the same turn. `repeats`: another number than usual, with a budget to match;
-        such a batch is timed once, however busy the machine.
+        such a batch is timed once, however busy the machine, and no candidate is cut off.
         """
         if platform.kind != "cpu" and (why := missing(json.loads(platform.target))):
             raise UserError(f"{platform.name} cannot be measured: {why}")
@@ -193,7 +195,8 @@ class Measurer:
             timings: list[dict[int, dict[str, Any]]] = []
             for attempt in range(retries + 1):
                 before = self.time_reference()
-                timings.append(self._run(platform, task, repeats or self.repeats))
+                cutoff = self.cutoff if repeats is None else math.inf
+                timings.append(self._run(platform, task, repeats or self.repeats, cutoff))
                 after = self.time_reference()
                 steady = max(before, after) <= STEADY * self._usual_reference()
                 if steady or attempt == retries:
@@ -261,7 +264,7 @@ class Measurer:
             ready = [key.data for key, _ in selector.select(max(0.0, patience))]
         return ready or [w for w in busy if w.deadline <= time.monotonic()]
 
-    def _run(self, platform: Platform, task: Task, repeats: int) -> dict[int, dict[str, Any]]:
+    def _run(self, platform: Platform, task: Task, repeats: int, cutoff: float) -> dict[int, dict[str, Any]]:
         """Run what the workers hold, one program at a time, a repeat each in turns: `costs` or `failed` of each; what is lost with a
         worker that died is missing."""
         begin = time.monotonic()
@@ -277,7 +280,7 @@ class Measurer:
                     try:
                         answer = worker.call(
                             self.run_timeout_s, "run_error", do="run", task=format_id(task.id), key=format_id(program.id),
-                            turn=self._turns, repeat_s=self.repeat_s, enough_s=min(2 * budget_s, self.cutoff * best_s),
+                            turn=self._turns, repeat_s=self.repeat_s, enough_s=min(2 * budget_s, SPIKE * cutoff * best_s),
                         )  # fmt: skip
                     except Died as death:
                         for lost in (p for p in worker.built if left.get(p.id, repeats)):
@@ -290,13 +293,12 @@ class Measurer:
                         costs.pop(program.id, None)
                         found[program.id], left[program.id] = answer, 0
                         continue
-                    cost = answer["cost"]
-                    costs.setdefault(program.id, []).append(cost)
-                    best_s = min(best_s, cost)
-                    if program.id not in left:
-                        affordable = max(1, int(budget_s / max(cost, self.repeat_s)))
-                        left[program.id] = 1 if cost > self.cutoff * best_s else min(repeats, affordable)
-                    left[program.id] -= 1
+                    known = costs.setdefault(program.id, [])
+                    known.append(answer["cost"])
+                    best_s = min(best_s, known[-1])
+                    affordable = max(1, int(budget_s / max(known[0], self.repeat_s)))
+                    hopeless = min(known) > cutoff * best_s * (SPIKE if len(known) == 1 else 1.0)
+                    left[program.id] = 0 if hopeless else min(repeats, affordable) - len(known)
         for known in costs.values():
             self.best[place] = min(self.best.get(place, math.inf), statistics.median(known))
         self.stats.run_s += time.monotonic() - begin
