@@ -12,8 +12,8 @@ the baselines before it are no method's. Latencies of operators are those of a l
 method's best at some time: the lowest latency that a search saw of a program is partly luck. A method has reached the baseline's latency
 when the program that it would have returned then is as fast as the baseline's last one, both measured in turns. So are the methods'
 networks, as a whole; a network's curve is the sum over its tasks as the search saw them.
-What production uses (PyTorch eager, torch.compile, ONNX Runtime) is timed in the same run, on the same threads, once for each operator
-and network.
+What production uses (PyTorch eager, torch.compile, ONNX Runtime) is timed in the same run, on the same threads, a few times for each
+operator and network, once its first cell is finished.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ TURNS = 45
 """Repeats of each program in turns at the end of a cell. On a busy host medians of so many differed by 1.2 %, at one pace."""
 NETWORK_TURNS = 5
 """The same for networks, in a process of its own each time."""
+RIVAL_TURNS = 3
+"""The same for what production uses."""
 EQUAL = 1.01
 """Latencies measured in turns count as equal up to this ratio."""
 
@@ -142,21 +144,37 @@ def run(
     for done, (seed, subject, count, together) in enumerate(plan):
         progress.step(done, len(plan), f"{subject} seed {seed}")
         progress.check()
-        timed = rivals if seed == 0 else ()
-        key = format_id(content_id(json.dumps([subject, seed, count, methods, timed])))
-        file = place / f"{re.sub(r'[^a-z0-9]+', '-', subject)}-{seed}-{key}.json"
+        key = format_id(content_id(json.dumps([subject, seed, count, methods])))
+        file = place / f"{_slug(subject)}-{seed}-{key}.json"
         if not file.exists() and (filled := earlier.get((subject, seed, count))):
             write_json(file, filled)
         if not file.exists():
             if time.monotonic() > deadline:
                 missing += 1
                 continue
-            write_json(file, _cell(subject, count, seed, methods, timed, known(together)))
-        rows += json.loads(file.read_text())
+            write_json(file, _cell(subject, count, seed, methods, known(together)))
+        rows += [row | _production(subject, rivals, place, deadline) for row in json.loads(file.read_text())]
     progress.step(len(plan), len(plan), "done")
-    production = {r["subject"]: {k: r[k] for k in r if k.removesuffix("_ms") in rivals} for r in reversed(rows) if r["seed"] == 0}
-    rows = [row | production.get(row["subject"], {}) for row in rows]
     return {"bench": "tuning", "rows": rows, "missing": missing, "goals": goals(rows), "machine": machine()}
+
+
+def _slug(subject: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", subject)
+
+
+def _production(subject: str, rivals: Sequence[str], place: Path, deadline: float) -> dict[str, Any]:
+    """`{rival}_ms` of a subject, timed in turns; None where one cannot run it. Nothing where there is no time left to time them."""
+    from tcl.tuning.baseline import rival_latencies
+    from tcl.tuning.targets import this_machine
+
+    file = place / f"production-{_slug(subject)}-{format_id(content_id(json.dumps([subject, rivals])))}.json"
+    if not file.exists():
+        if not rivals or time.monotonic() > deadline:
+            return {}
+        turns = [rival_latencies(subject, rivals, this_machine().cores) for _ in range(RIVAL_TURNS)]
+        known = {name: [t[f"{name}_latency_s"] for t in turns if t[f"{name}_latency_s"]] for name in rivals}
+        write_json(file, {f"{name}_ms": _ms(statistics.median(found)) if found else None for name, found in known.items()})
+    return json.loads(file.read_text())
 
 
 def _earlier(path: str, methods: Sequence[str]) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
@@ -179,10 +197,8 @@ def _earlier(path: str, methods: Sequence[str]) -> dict[tuple[str, int, int], li
     return {key: group for key, group in found.items() if [r["method"] for r in group] == list(methods)}
 
 
-def _cell(
-    subject: str, trials: int, seed: int, methods: Sequence[str], rivals: Sequence[str], trained: dict[str, str]
-) -> list[dict[str, Any]]:
-    """All methods on one subject with one seed, one after the other; the rivals are timed once, with the first."""
+def _cell(subject: str, trials: int, seed: int, methods: Sequence[str], trained: dict[str, str]) -> list[dict[str, Any]]:
+    """All methods on one subject with one seed, one after the other."""
     from tcl.tuning.tune import tune
 
     rows: list[dict[str, Any]] = []
@@ -198,15 +214,14 @@ def _cell(
             out = Path(folder) / str(len(rows))
             result = tune(
                 subject, trials=trials, out=out, model=trained.get(model, model), strategy=method.partition("/")[0],
-                seed=seed, export=False, rivals=() if rows else rivals, progress=curves[method],
+                seed=seed, export=False, rivals=(), progress=curves[method],
             )  # fmt: skip
             if result.get("best_program"):
                 chosen[method] = result["best_program"]
                 schedules |= schedules_of(out, [*curves[method].holders, chosen[method]])
             elif (out / "export" / "network.so").exists():
                 folders[method] = out / "export"
-            production = {} if rows else {f"{r}_ms": _ms(result[f"{r}_latency_s"]) for r in rivals}
-            rows.append(_row(subject, method, seed, trials, result) | production | {"processor": processor})
+            rows.append(_row(subject, method, seed, trials, result) | {"processor": processor})
         latencies = networks_in_turns(folders)
     again = in_turns(subject, schedules)
     for method, program in chosen.items():

@@ -22,6 +22,7 @@ def test_a_small_run(tmp_path, monkeypatch):
         "progress": Progress(), "methods": ("random/random", "decisions/random"), "operators": ("matmul:32,32,32",), "networks": (),
         "trials": 6, "seeds": 1, "rivals": ("pytorch",), "cells": str(tmp_path),
     }  # fmt: skip
+    monkeypatch.setattr("tcl.bench.tuning.RIVAL_TURNS", 1)
     late = run(**how, time_limit_s=-1)
     assert late["rows"] == [] and late["missing"] == 1
     result = run(**how)
