@@ -18,7 +18,6 @@ operator and network, once its first cell is finished.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -247,6 +246,7 @@ def in_turns(subject: str, schedules: Mapping[str, str]) -> dict[str, float]:
     """Latency, in seconds, of programs of an operator (any key -> schedule), measured once more in turns: the methods ran minutes apart,
     and meanwhile a machine changes by more than they differ. Programs that cannot run have none."""
     from tcl.tuning.measure import Measurer
+    from tcl.tuning.pace import latencies
     from tcl.tuning.subject import subject as read
     from tcl.tuning.targets import platform_for
 
@@ -257,8 +257,7 @@ def in_turns(subject: str, schedules: Mapping[str, str]) -> dict[str, float]:
     distinct = list({p.id: p for p in programs.values()}.values())
     with Measurer() as measurer:
         measured = measurer.measure(platform_for("native"), task, distinct, repeats=TURNS)
-    turns = np.array(list(itertools.zip_longest(*(m.costs_s or (math.nan,) for m in measured), fillvalue=math.nan)))
-    found = dict(zip((p.id for p in distinct), at_one_pace(turns).tolist(), strict=True))
+    found = dict(zip((p.id for p in distinct), latencies(measured).tolist(), strict=True))
     return {key: found[p.id] for key, p in programs.items() if math.isfinite(found[p.id])}
 
 
@@ -268,6 +267,7 @@ def networks_in_turns(folders: Mapping[str, Path]) -> dict[str, float]:
     from tcl.machine import quiet
     from tcl.tuning.apart import ProcessFailed
     from tcl.tuning.network_run import run_network
+    from tcl.tuning.pace import at_one_pace
     from tcl.tuning.targets import this_machine
 
     def timed(folder: Path) -> float:
@@ -282,18 +282,6 @@ def networks_in_turns(folders: Mapping[str, Path]) -> dict[str, float]:
     with quiet():
         turns = np.array([[timed(folder) for folder in folders.values()] for _ in range(NETWORK_TURNS)])
     return dict(zip(folders, at_one_pace(turns).tolist(), strict=True))
-
-
-def at_one_pace(turns: np.ndarray) -> np.ndarray:
-    """float64 (programs,) of float64 (turns, programs), NaN where a program was not timed: each one's median, as if all turns had been
-    equally fast. A turn that something else slowed down slowed all programs down, those that were measured alike in every turn tell how
-    much."""
-    always = turns[:, np.isfinite(turns).all(axis=0)]
-    pace = np.exp(np.log(always).mean(axis=1)) if always.shape[1] else np.ones(len(turns))
-    kept = np.isfinite(turns).any(axis=0)
-    out = np.full(turns.shape[1], np.nan)
-    out[kept] = np.nanmedian(turns[:, kept] / pace[:, None], axis=0) * np.median(pace)
-    return out
 
 
 def _model(method: str) -> str:

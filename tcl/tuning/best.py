@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tcl.programs.types import Measurement, Task
 from tcl.tuning import events
 from tcl.tuning import journal as sources
 from tcl.tuning.check import Check, check
 from tcl.tuning.journal import Trial
 from tcl.tuning.measure import Measurer
+from tcl.tuning.pace import latencies
 
 if TYPE_CHECKING:
     from tcl.tuning.tune import Run
 
-FINALISTS, SHARE = 5, 0.03
-"""At least so many of the fastest programs, or this share of a task's trials, are measured once more at the end: the fastest of many
-noisy latencies is partly luck."""
-FINAL_REPEATS = 25
-"""Repeats of each, in turns. On a busy host the medians of 15 repeats differed by 3 %, those of 45 by 1.5 %, those of 5 by 5 to 7 %."""
+SHARE, LAST = 0.03, 5
+"""This share of a task's programs, the fastest, are measured once more at the end, and the fastest few of them yet again: the fastest of
+many noisy latencies is partly luck."""
+REPEATS = (15, 45)
+"""Of each of both rounds, in turns. On a busy host medians of 15 differ by 3 %, those of 45 by 1.5 %, and those of 5 by 5 to 7 %."""
 
 
 def best_trial(run: Run, task: Task) -> tuple[Trial | None, Check | None]:
@@ -35,7 +38,7 @@ def best_trial(run: Run, task: Task) -> tuple[Trial | None, Check | None]:
             return trial, verdict
         if not verdict.known:  # a stalled machine, not a wrong program: another run may tell
             unknown += 1
-            if unknown == FINALISTS:
+            if unknown == LAST:
                 break
             continue
         detail = f"off by {verdict.unscheduled:.3g} from the unscheduled task, {verdict.pytorch} from PyTorch. {verdict.detail}"
@@ -50,9 +53,14 @@ def best_trial(run: Run, task: Task) -> tuple[Trial | None, Check | None]:
 def _measure_finalists(run: Run, task: Task) -> list[Trial]:
     """The task's programs, fastest first, after measuring the fastest few once more; the others come after those, for what was
     measured once is faster by luck."""
-    ranked = run.journal.ranked(task)
-    programs = [t.program for t in ranked[: max(FINALISTS, round(SHARE * len(ranked)))]]
-    if len(programs) > 1:
-        run.journal.add(programs, run.measurer.measure(run.platform, task, programs, source=sources.FINAL, repeats=FINAL_REPEATS))
-    finalists = {p.id for p in programs}
-    return sorted(run.journal.ranked(task), key=lambda t: t.program.id not in finalists)
+    order = [t.program for t in run.journal.ranked(task)]
+    many = round(SHARE * len(order))
+    rounds = [(LAST, REPEATS[1])] if many <= LAST else [(many, REPEATS[0]), (LAST, REPEATS[1])]
+    for count, repeats in rounds if len(order) > 1 else []:
+        some = order[:count]
+        measured = run.measurer.measure(run.platform, task, some, source=sources.FINAL, repeats=repeats)
+        run.journal.add(some, measured)
+        fastest = np.argsort(latencies(measured), kind="stable")  # what failed comes last
+        order = [some[i] for i in fastest] + order[count:]
+    known = {t.program.id: t for t in run.journal.ranked(task)}
+    return [known[p.id] for p in order if p.id in known]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tcl.bench.priors import without
-from tcl.bench.tuning import BASELINE, Curve, at_one_pace, goals, in_turns, run, schedules_of
+from tcl.bench.tuning import BASELINE, Curve, goals, in_turns, run, schedules_of
 from tcl.errors import UserError
 from tcl.programs.dataset import Dataset
 from tcl.progress import Progress
+from tcl.tuning.pace import at_one_pace
 from tcl.tuning.tune import tune
 from tcl.workspace import BUILT_IN
 
