@@ -70,7 +70,7 @@ def test_weights_and_latencies_of_the_tasks_are_those_of_the_network_and_of_the_
     """Not their sum against the network's latency: on a machine that stalls, one task's two trials say anything."""
     _, _, result = tuned
     assert sum(r["weight"] for r in result["tasks"]) == calls(NETWORK)
-    costs = Dataset.open(result["dataset"]).measurements().groupby("program")["costs_s"].apply(np.concatenate)
+    costs = Dataset.open(result["dataset"]).measurements().groupby("program")["costs_s"].apply(lambda rows: np.concatenate(list(rows)))
     for row in result["tasks"]:
         assert row["best_latency_s"] == pytest.approx(statistics.median(costs[parse_id(row["best_program"])]))
     assert statistics.median(result["latency_costs_s"]) == result["best_latency_s"]
