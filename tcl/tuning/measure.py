@@ -25,6 +25,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -153,20 +154,21 @@ class Measurer:
             )  # fmt: skip
         return measurements
 
-    def check(self, platform: Platform, task: Task, program: Program) -> float:
-        """The largest error of the program's output against the unscheduled task's, relative to the largest expected value;
-        infinity when it cannot be built or run, NaN when that could not be told: the time ran out, twice."""
+    def check(self, platform: Platform, task: Task, program: Program, example: Path | None = None) -> float:
+        """The largest error of the program's output against the unscheduled task's, or against what an example has (an .npz file of
+        `input0`, … and `expected`), relative to the largest expected value; infinity when it cannot be built or run, NaN when
+        that could not be told: the time ran out, twice."""
         with quiet():
             for _ in range(2):
                 worker = self._workers[0]
                 try:
-                    return self._check(worker, platform, task, program)
+                    return self._check(worker, platform, task, program, example)
                 except Died as death:
                     self._restart(worker)
                     outcome = float("nan") if death.kind.endswith("timeout") or death.kind == "unknown_error" else float("inf")
             return outcome
 
-    def _check(self, worker: WorkerProcess, platform: Platform, task: Task, program: Program) -> float:
+    def _check(self, worker: WorkerProcess, platform: Platform, task: Task, program: Program, example: Path | None) -> float:
         self._prepare(worker, task)
         key, task_id = format_id(program.id), format_id(task.id)
         built = worker.call(
@@ -174,8 +176,9 @@ class Measurer:
         )
         if "failed" in built:
             return float("inf")
-        # the unscheduled program is slow: seconds for a large convolution
-        answer = worker.call(self.check_timeout_s, "run_error", do="check", task=task_id, target=platform.target, key=key)
+        unscheduled = {"do": "check", "task": task_id, "target": platform.target}
+        beside = unscheduled if example is None else {"do": "compare", "example": str(example)}
+        answer = worker.call(self.check_timeout_s, "run_error", key=key, **beside)  # unscheduled, a large convolution takes seconds
         return float(answer.get("error", "inf"))
 
     # -- one batch -----------------------------------------------------------------------------------------------------

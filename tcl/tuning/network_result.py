@@ -12,12 +12,13 @@ from tcl.machine import busy, quiet
 from tcl.programs.types import format_id
 from tcl.tuning.apart import ProcessFailed
 from tcl.tuning.baseline import rival_latencies, write_reference
-from tcl.tuning.check import TOLERANCE, largest_error
+from tcl.tuning.check import TOLERANCE
 from tcl.tuning.journal import Trial
 from tcl.tuning.model_source import source_of
 from tcl.tuning.network_run import NetworkRun, build_network, run_network
 from tcl.tuning.networks import lower
 from tcl.tuning.remote import RemoteMeasurer, run_network_there
+from tcl.tuning.worker import largest_error
 
 if TYPE_CHECKING:
     from tcl.tuning.tune import Run

@@ -145,6 +145,10 @@ def _run(library: str, inputs: str, repeats: int) -> NetworkRun:
     import time
 
     import numpy as np
+
+    from tcl.tuning.lean_tvm import load_tvm
+
+    load_tvm()
     import tvm
     from tvm import relax
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tcl.tuning.worker import Refused, Worker, failure_of
+from tcl.tuning.worker import Refused, Worker, failure_of, largest_error
 
 
 class RemoteWorker(Worker):
@@ -78,10 +78,7 @@ class RemoteWorker(Worker):
         blank = np.full(arguments[-1].shape, np.nan if arguments[-1].dtype.startswith("float") else 77, dtype=arguments[-1].dtype)
         arguments[-1].copyfrom(blank)
         library["main"](*arguments)
-        (expected,) = self.expected[1]
-        found = arguments[-1].numpy().astype(np.float64)
-        error = float(np.max(np.abs(found - expected), initial=0.0) / (np.max(np.abs(expected), initial=0.0) + 1e-12))
-        return {"error": error}
+        return {"error": largest_error(arguments[-1].numpy(), self.expected[1][0])}
 
     def _load(self, key: str) -> tuple[Any, Any]:
         path = self.files[key]

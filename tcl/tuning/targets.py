@@ -20,6 +20,7 @@ from typing import Any
 
 from tcl.errors import UserError
 from tcl.programs.types import Platform
+from tcl.tuning.lean_tvm import load_tvm
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ def _cache_bytes(level: int) -> int:
 @functools.cache
 def native_mcpu() -> str:
     """LLVM's name of this processor."""
+    load_tvm()  # this is what needs TVM first, whatever is measured or tuned
     import tvm
 
     return str(tvm.get_global_func("target.llvm_get_system_cpu")())

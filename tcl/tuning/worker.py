@@ -135,17 +135,21 @@ class Worker:
         return lambda arguments: float(evaluator(*arguments).mean)
 
     def check(self, task: str, target: str, key: str) -> dict[str, Any]:
-        """Run a built program and the unscheduled task on the same inputs; the largest error of the output relative to the
-        largest expected value."""
+        """Run a built program and the unscheduled task on the same inputs; the largest error of the output."""
         if self.expected is None or self.expected[0] != task:
             self.build(task, target, "unscheduled", "")
             self.expected = (task, self._outputs(task, self.built.pop("unscheduled"), "cpu"))
         found = self._outputs(task, self.built[key], self.on[key])
-        errors = [
-            float(np.max(np.abs(f.astype(np.float64) - e.astype(np.float64)), initial=0.0) / (np.max(np.abs(e), initial=0.0) + 1e-12))
-            for f, e in zip(found, self.expected[1], strict=True)
-        ]
-        return {"error": max(errors)}
+        return {"error": max(largest_error(f, e) for f, e in zip(found, self.expected[1], strict=True))}
+
+    def compare(self, key: str, example: str) -> dict[str, Any]:
+        """Run a built program on the inputs of an .npz file (`input0`, …); the largest error of the output against `expected` there."""
+        with np.load(example) as file:
+            inputs = [file[f"input{i}"] for i in range(len(file.files) - 1)]
+            expected = file["expected"]
+        arguments = placed([*inputs, np.full_like(expected, np.nan)])
+        self.built[key]["main"](*arguments)
+        return {"error": largest_error(arguments[-1].numpy(), expected)}
 
     def _outputs(self, task: str, library: Any, on: str) -> list[np.ndarray]:
         """What a program writes to its output, the last argument; filled with NaN (77 for integers) before the run."""
@@ -184,6 +188,15 @@ class Worker:
             here = on == "cpu"
             self.arguments[task, on] = placed(arrays) if here else [tvm.runtime.tensor(a, tvm.device(on, 0)) for a in arrays]
         return self.arguments[task, on]
+
+
+def largest_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest absolute difference relative to the largest absolute expected value; infinite for NaN or another shape."""
+    if found.shape != expected.shape:
+        return float("inf")
+    difference = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    error = float(np.max(difference, initial=0.0) / (np.max(np.abs(expected), initial=0.0) + 1e-12))
+    return error if np.isfinite(error) else float("inf")
 
 
 def compile_module(mod: Any, target: Any, *, here: bool = True) -> Any:

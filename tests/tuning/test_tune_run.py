@@ -17,7 +17,7 @@ from tcl.programs.dataset import Dataset
 from tcl.programs.types import Measurement, Program, parse_id
 from tcl.progress import Progress, Stopped
 from tcl.tuning.best import best_trial
-from tcl.tuning.check import check, largest_error
+from tcl.tuning.check import check
 from tcl.tuning.design_space import module, sample_programs, schedule_text
 from tcl.tuning.journal import FINAL, RANDOM, SEARCH, Journal
 from tcl.tuning.measure import Measurer
@@ -25,6 +25,7 @@ from tcl.tuning.operators import operator_task
 from tcl.tuning.remote import Tracker
 from tcl.tuning.targets import platform_for
 from tcl.tuning.tune import Run, default_folder, tune
+from tcl.tuning.worker import largest_error
 
 pytestmark = pytest.mark.tvm
 SPEC = "matmul:64,64,64"
