@@ -27,6 +27,8 @@ def benchmark_section() -> None:
         st.caption("The benchmark was stopped before its first operator was done.")
         reproduce_bench(result)
         return
+    if result.get("caution"):
+        st.warning(result["caution"], icon=":material/warning:")
     for sentence in views.verdict(rows):
         st.markdown(f"- {sentence}")
     table = views.latencies(rows)

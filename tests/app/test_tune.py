@@ -247,11 +247,20 @@ def test_the_benchmark_tells_losses_too(monkeypatch, tmp_path):
     timed = {"pytorch_ms": 0.5}
     rows = [row("matmul:8,8,8", "tvm/xgb", 0, 2.0, 1.0, **timed), row("matmul:8,8,8", "decisions/kb", 0, 1.0, 8.0, **timed)]
     goals = [{"name": "times", "target": 16.8, "value": 8.0, "at_most": False, "met": False}]
-    result = {"bench": "tuning", "rows": rows, "missing": 3, "goals": goals, "machine": {}, "asked": {"trials": 500}}
+    result = {
+        "bench": "tuning",
+        "caution": "Handle with care.",
+        "rows": rows,
+        "missing": 3,
+        "goals": goals,
+        "machine": {},
+        "asked": {"trials": 500},
+    }
     (workspace() / "bench").mkdir()
     write_json(workspace() / "bench" / "tuning.json", result)
     at = show(page(), "Benchmark")
     assert "**slower** on `matmul:8,8,8` (2.00 times as long)" in words(at) and "3 operators or networks with a seed not done" in words(at)
+    assert at.warning[0].value == "Handle with care."
     assert "Best latency of matmul:8,8,8 against seconds" in charts(at) and "not met] times: **8** (goal: at least 16.8)" in words(at)
     write_json(workspace() / "bench" / "tuning.json", result | {"rows": []})
     assert "stopped before its first operator" in words(show(page(), "Benchmark"))
