@@ -9,10 +9,10 @@ STAMP  := $(VENV)/.installed
 app: venv
 	$(VENV)/bin/tcl app --port $(PORT)
 
-# Two at once: tuning, whose output is shown at the end, and everything else.
+# Two at once: what compiles and measures, whose output is shown at the end, and everything else.
 test: venv
-	@log=$$(mktemp); TCL_LOCK_DIR=$$(mktemp -d) $(VENV)/bin/python -m pytest tests/tuning >$$log 2>&1 & measuring=$$!; \
-	$(VENV)/bin/python -m pytest --ignore=tests/tuning; rest=$$?; \
+	@log=$$(mktemp); TCL_LOCK_DIR=$$(mktemp -d) $(VENV)/bin/python -m pytest tests/tuning tests/bench >$$log 2>&1 & measuring=$$!; \
+	$(VENV)/bin/python -m pytest --ignore=tests/tuning --ignore=tests/bench; rest=$$?; \
 	wait $$measuring; measured=$$?; cat $$log; rm -f $$log; exit $$((rest || measured))
 
 lint: venv
