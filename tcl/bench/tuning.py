@@ -152,7 +152,8 @@ def run(
                 missing += 1
                 continue
             write_json(file, _cell(subject, count, seed, methods, known(together)))
-        rows += [row | _production(subject, rivals, place, deadline) for row in json.loads(file.read_text())]
+        production = _production(subject, rivals, place, deadline)
+        rows += [row | production for row in json.loads(file.read_text())]
     progress.step(len(plan), len(plan), "done")
     return {"bench": "tuning", "rows": rows, "missing": missing, "goals": goals(rows), "machine": machine()}
 

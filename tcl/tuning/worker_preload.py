@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-import sys
 import warnings
 
-sys.modules["torch"] = None  # type: ignore[assignment]  # tvm imports it where it is installed: two thirds of the start, for nothing
+from tcl.tuning.lean_tvm import load_tvm
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
+    load_tvm()
     from tvm.s_tir.meta_schedule import mutator, postproc, search_strategy, space_generator  # noqa: F401
 
     import tcl.tuning.design_space

@@ -210,4 +210,4 @@ def test_hopeless_candidates_are_cut_off(measurer, task, programs):
     measurer.cutoff, measurer.best[platform.name, task.id] = 10.0, 1e-12
     rows = measurer.measure(platform, task, programs)
     measurer.cutoff, measurer.best = before
-    assert {len(r.costs_s) for r in rows} <= {1, 2, 3}  # one each time that the batch was timed
+    assert {len(r.costs_s) for r in rows} in ({1}, {2}, {3})  # one each time that the batch was timed
